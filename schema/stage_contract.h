@@ -48,6 +48,7 @@ struct StageOrder {
   BenchSpec bench;
   RedLines red_lines;
   std::string params_json = "{}";
+  std::vector<std::string> needs;              // direct inputs; the first one is the model's line
   std::map<std::string, std::string> inputs;   // stage name -> folder of its checkpoint, every ancestor
 };
 std::string to_json_text(const StageOrder& order);

@@ -1,0 +1,333 @@
+#include "coordinator/scheduler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+namespace nightshift {
+
+namespace {
+
+// What is left of a worker while a pass hands it out.
+struct Room {
+  const Worker* worker = nullptr;
+  int slots = 0;
+  int gpu = 0;
+  int cores = 0;
+  std::int64_t memory_bytes = 0;
+};
+
+bool has_labels(const Worker& worker, const ResourceSpec& wish) {
+  const auto& have = worker.resources.labels;
+  return std::all_of(wish.labels.begin(), wish.labels.end(), [&](const std::string& label) {
+    return std::find(have.begin(), have.end(), label) != have.end();
+  });
+}
+
+Room room_of(const Worker& worker) {
+  return {&worker, worker.resources.slots - worker.used_slots,
+          worker.resources.gpu - worker.used_gpu, worker.resources.cores - worker.used_cores,
+          worker.resources.memory_bytes - worker.used_memory_bytes};
+}
+
+bool fits(const Room& room, const ResourceSpec& wish) {
+  return room.slots > 0 && (wish.gpu == 0 || room.gpu >= wish.gpu) &&
+         (wish.cores == 0 || room.cores >= wish.cores) &&
+         (wish.memory_bytes == 0 || room.memory_bytes >= wish.memory_bytes) &&
+         has_labels(*room.worker, wish);
+}
+
+// One user's ready stages of one priority, while a pass walks through them.
+struct UserCursor {
+  const std::string* user = nullptr;
+  int active = 0;
+  std::uint64_t last_turn = 0;
+  struct Queue {
+    int shape = 0;
+    const std::set<StageAt>* stages = nullptr;
+    std::set<StageAt>::const_iterator next;
+  };
+  std::vector<Queue> queues;
+};
+
+class Pass {
+ public:
+  Pass(const Core& core, const SchedulerOptions& options, Now now)
+      : core_(core), options_(options), now_(now), turns_(core.turns) {
+    for (const auto& [name, worker] : core.workers) {
+      if (worker.state != WorkerState::online) continue;
+      if (worker.used_slots < worker.resources.slots) rooms_.push_back(room_of(worker));
+    }
+  }
+
+  std::vector<Assignment> run() {
+    for (const auto& [priority, users] : core_.ready) {
+      if (rooms_.empty()) break;
+      std::vector<UserCursor> cursors = cursors_of(users);
+      while (!rooms_.empty()) {
+        UserCursor* user = next_user(cursors);
+        if (user == nullptr) break;
+        try_one(*user);
+      }
+    }
+    return std::move(assignments_);
+  }
+
+ private:
+  std::vector<UserCursor> cursors_of(
+      const std::map<std::string, std::map<int, std::set<StageAt>>>& users) const {
+    std::vector<UserCursor> cursors;
+    for (const auto& [user, queues] : users) {
+      UserCursor cursor;
+      cursor.user = &user;
+      const auto share = core_.users.find(user);
+      if (share != core_.users.end()) {
+        cursor.active = share->second.active;
+        cursor.last_turn = share->second.last_turn;
+      }
+      const auto given = given_.find(user);
+      if (given != given_.end()) cursor.active += given->second;
+      for (const auto& [shape, stages] : queues) {
+        cursor.queues.push_back({shape, &stages, stages.begin()});
+      }
+      cursors.push_back(std::move(cursor));
+    }
+    return cursors;
+  }
+
+  // The fairest user that still has a candidate.
+  UserCursor* next_user(std::vector<UserCursor>& cursors) {
+    UserCursor* best = nullptr;
+    for (UserCursor& cursor : cursors) {
+      if (next_queue(cursor) == nullptr) continue;
+      if (best == nullptr || std::tie(cursor.active, cursor.last_turn, *cursor.user) <
+                                 std::tie(best->active, best->last_turn, *best->user)) {
+        best = &cursor;
+      }
+    }
+    return best;
+  }
+
+  // The queue with the oldest candidate whose shape may still fit.
+  UserCursor::Queue* next_queue(UserCursor& cursor) {
+    UserCursor::Queue* best = nullptr;
+    for (UserCursor::Queue& queue : cursor.queues) {
+      if (full_shapes_.contains(queue.shape)) continue;
+      skip_closed(queue);
+      if (queue.next == queue.stages->end()) continue;
+      if (best == nullptr || *queue.next < *best->next) best = &queue;
+    }
+    return best;
+  }
+
+  // Past stages of jobs whose night window is closed, or closes before they would end.
+  void skip_closed(UserCursor::Queue& queue) {
+    if (!options_.night) return;
+    while (queue.next != queue.stages->end()) {
+      const StageAt at = *queue.next;
+      const NightWindow& night = window_of(at.job);
+      if (!night.open) {
+        queue.next = queue.stages->lower_bound(StageAt{{at.job.value + 1}, 0});
+      } else if (night.closes_in_ms >= 0 && spec_at(core_, at).expected_ms > night.closes_in_ms) {
+        ++queue.next;
+      } else {
+        return;
+      }
+    }
+  }
+
+  const NightWindow& window_of(JobId job) {
+    const auto known = windows_.find(job);
+    if (known != windows_.end()) return known->second;
+    return windows_.emplace(job, options_.night(core_.jobs.at(job).spec.night, now_.wall_ms))
+        .first->second;
+  }
+
+  void try_one(UserCursor& cursor) {
+    UserCursor::Queue& queue = *next_queue(cursor);
+    const StageAt at = *queue.next;
+    const ResourceSpec& wish = core_.shapes[static_cast<std::size_t>(queue.shape)];
+    const auto room = best_room(at, wish);
+    if (room == rooms_.end()) {
+      full_shapes_.insert(queue.shape);
+      if (now_.mono_ms - stage_at(core_, at).ready_mono_ms >= options_.reserve_after_ms) {
+        reserve_for(wish);
+      }
+      return;
+    }
+    assignments_.push_back({at, room->worker->name});
+    ++queue.next;
+    cursor.active += 1;
+    cursor.last_turn = ++turns_;
+    given_[*cursor.user] += 1;
+    room->slots -= 1;
+    room->gpu -= wish.gpu;
+    room->cores -= wish.cores;
+    room->memory_bytes -= wish.memory_bytes;
+    if (room->slots == 0) rooms_.erase(room);
+  }
+
+  // Not one that refused it; for a stage without GPU one without GPU; where its inputs are; where
+  // most room is.
+  std::vector<Room>::iterator best_room(StageAt at, const ResourceSpec& wish) {
+    const Job& job = core_.jobs.at(at.job);
+    const Stage& stage = job.stages[at.index];
+    const auto rank = [&](const Room& room) {
+      int inputs_here = 0;
+      for (std::uint32_t need : job.graph.needs[at.index]) {
+        const auto& result = job.stages[need].result;
+        if (result && result->checkpoint && result->checkpoint->worker == room.worker->name) {
+          inputs_here += 1;
+        }
+      }
+      return std::make_tuple(stage.refused_by.contains(room.worker->name),
+                             wish.gpu == 0 && room.worker->resources.gpu > 0, -inputs_here,
+                             -room.slots);
+    };
+    auto best = rooms_.end();
+    for (auto room = rooms_.begin(); room != rooms_.end(); ++room) {
+      if (!fits(*room, wish)) continue;
+      if (best == rooms_.end() || rank(*room) < rank(*best)) best = room;
+    }
+    return best;
+  }
+
+  // The worker that is nearest to having room takes nothing more in this pass.
+  void reserve_for(const ResourceSpec& wish) {
+    const Worker* nearest = nullptr;
+    for (const auto& [name, worker] : core_.workers) {
+      if (worker.state != WorkerState::online || reserved_.contains(&worker)) continue;
+      if (!could_ever_fit(worker, wish)) continue;
+      if (nearest == nullptr || worker.held.size() < nearest->held.size()) nearest = &worker;
+    }
+    if (nearest == nullptr) return;
+    reserved_.insert(nearest);
+    std::erase_if(rooms_, [&](const Room& room) { return room.worker == nearest; });
+  }
+
+  const Core& core_;
+  const SchedulerOptions& options_;
+  Now now_;
+  std::uint64_t turns_;
+  std::vector<Room> rooms_;                    // online, with a free slot, not reserved
+  std::set<int> full_shapes_;                  // fit nowhere now; room only shrinks in a pass
+  std::set<const Worker*> reserved_;
+  std::map<std::string, int> given_;           // stages given in this pass, by user
+  std::map<JobId, NightWindow> windows_;
+  std::vector<Assignment> assignments_;
+};
+
+std::string duration_text(std::int64_t ms) {
+  const std::int64_t seconds = (ms + 999) / 1000;
+  if (seconds < 120) return fmt::format("{} s", seconds);
+  if (seconds < 7200) return fmt::format("{} min", (seconds + 59) / 60);
+  return fmt::format("{} h {} min", seconds / 3600, seconds % 3600 / 60);
+}
+
+std::string bytes_text(std::int64_t bytes) {
+  constexpr std::int64_t mib = 1 << 20;
+  if (bytes < 1024 * mib) return fmt::format("{} MiB", std::max<std::int64_t>(bytes, 0) / mib);
+  return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1024.0 * mib));
+}
+
+void explain_ready(const Core& core, const SchedulerOptions& options, StageAt at, Now now,
+                   std::vector<std::string>& reasons) {
+  const Stage& stage = stage_at(core, at);
+  if (stage.not_before_mono_ms > now.mono_ms) {
+    reasons.push_back(
+        fmt::format("back-off until in {}{}", duration_text(stage.not_before_mono_ms - now.mono_ms),
+                    stage.retry_reason.empty() ? "" : " (" + stage.retry_reason + ")"));
+  }
+  if (options.night) {
+    const NightWindow night = options.night(core.jobs.at(at.job).spec.night, now.wall_ms);
+    const std::int64_t expected_ms = spec_at(core, at).expected_ms;
+    if (!night.open) {
+      reasons.push_back(
+          fmt::format("outside the night window, which opens in {}",
+                      duration_text(night.opens_in_ms)));
+    } else if (night.closes_in_ms >= 0 && expected_ms > night.closes_in_ms) {
+      reasons.push_back(fmt::format("would not end before the deadline: asks {}, {} left",
+                                    duration_text(expected_ms), duration_text(night.closes_in_ms)));
+    }
+  }
+  bool any_online = false;
+  for (const auto& [name, worker] : core.workers) {
+    if (worker.state != WorkerState::online) continue;
+    any_online = true;
+    const std::string why = refusal(worker, core.shapes[static_cast<std::size_t>(stage.shape)]);
+    if (!why.empty()) {
+      reasons.push_back(fmt::format("worker {}: {}", name.value, why));
+    } else if (reasons.empty()) {
+      reasons.push_back(fmt::format("worker {}: has room, others come first", name.value));
+    }
+  }
+  if (!any_online) reasons.push_back("no worker is online");
+}
+
+}  // namespace
+
+std::vector<Assignment> schedule(const Core& core, const SchedulerOptions& options, Now now) {
+  if (core.ready.empty()) return {};
+  return Pass(core, options, now).run();
+}
+
+std::string refusal(const Worker& worker, const ResourceSpec& wish) {
+  const WorkerResources& all = worker.resources;
+  const Room room = room_of(worker);
+  for (const std::string& label : wish.labels) {
+    if (std::find(all.labels.begin(), all.labels.end(), label) == all.labels.end()) {
+      return fmt::format("label {} missing", label);
+    }
+  }
+  if (wish.gpu > 0 && room.gpu < wish.gpu) {
+    return fmt::format("needs gpu {}, has {} free of {}", wish.gpu, std::max(room.gpu, 0), all.gpu);
+  }
+  if (wish.memory_bytes > 0 && room.memory_bytes < wish.memory_bytes) {
+    return fmt::format("needs memory {}, has {} free of {}", bytes_text(wish.memory_bytes),
+                       bytes_text(room.memory_bytes), bytes_text(all.memory_bytes));
+  }
+  if (wish.cores > 0 && room.cores < wish.cores) {
+    return fmt::format("needs cores {}, has {} free of {}", wish.cores, std::max(room.cores, 0),
+                       all.cores);
+  }
+  if (room.slots <= 0) return fmt::format("no free slot (of {})", all.slots);
+  return "";
+}
+
+bool could_ever_fit(const Worker& worker, const ResourceSpec& wish) {
+  const WorkerResources& all = worker.resources;
+  return all.slots > 0 && all.gpu >= wish.gpu && all.cores >= wish.cores &&
+         all.memory_bytes >= wish.memory_bytes && has_labels(worker, wish);
+}
+
+Explanation explain_stage(const Core& core, const SchedulerOptions& options, StageAt at, Now now) {
+  const Job& job = core.jobs.at(at.job);
+  const Stage& stage = job.stages.at(at.index);
+  Explanation explanation{job.spec.stages[at.index].name, stage.state, {}};
+  if (stage.state == StageState::waiting || stage.state == StageState::blocked) {
+    const char* verb = stage.state == StageState::waiting ? "waits for" : "blocked by";
+    for (std::uint32_t need : job.graph.needs[at.index]) {
+      if (has_result(job.stages[need].state)) continue;
+      explanation.reasons.push_back(fmt::format("{} {} ({})", verb, job.spec.stages[need].name,
+                                                to_string(job.stages[need].state)));
+    }
+  } else if (stage.state == StageState::ready) {
+    explain_ready(core, options, at, now, explanation.reasons);
+  }
+  return explanation;
+}
+
+std::vector<Explanation> explain(const Core& core, const SchedulerOptions& options, JobId id,
+                                 Now now) {
+  std::vector<Explanation> explanations;
+  const Job* job = find_job(core, id);
+  if (job == nullptr) return explanations;
+  for (std::uint32_t i = 0; i < job->stages.size(); ++i) {
+    explanations.push_back(explain_stage(core, options, {id, i}, now));
+  }
+  return explanations;
+}
+
+}  // namespace nightshift

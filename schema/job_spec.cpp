@@ -1,0 +1,95 @@
+#include "schema/job_spec.h"
+
+#include <set>
+
+#include "schema/codec_fields.h"
+
+namespace nightshift {
+
+using codec::Ref;
+
+template <class A>
+void fields(A& a, Ref<A, NightSpec> m) {
+  a.text("start", m.start);
+  a.text("deadline", m.deadline);
+  a.text("zone", m.zone);
+}
+
+template <class A>
+void fields(A& a, Ref<A, NotifySpec> m) {
+  a.names("on", m.on);
+  a.text("webhook", m.webhook, codec::path_bytes_max);
+  a.text("command", m.command, codec::prose_bytes_max);
+  a.text("email_to", m.email_to, codec::path_bytes_max);
+  a.text("email_smtp", m.email_smtp, codec::path_bytes_max);
+}
+
+template <class A>
+void fields(A& a, Ref<A, StageSpec> m) {
+  a.stage_name("name", m.name);
+  a.stage_name("kind", m.kind);
+  a.stage_names("needs", m.needs);
+  a.json_text("params", m.params_json);
+  a.names("inputs", m.inputs, codec::path_bytes_max);
+  a.text_map("input_digests", m.input_digests);
+  a.names("command", m.command, codec::prose_bytes_max);
+  a.text_map("environment", m.environment, codec::prose_bytes_max);
+  a.integer("wall_limit_ms", m.wall_limit_ms);
+  a.integer("expected_ms", m.expected_ms);
+  a.object("resources", m.resources);
+  a.object("retry", m.retry);
+}
+
+template <class A>
+void fields(A& a, Ref<A, JobSpec> m) {
+  a.name("name", m.name);
+  a.text("source_path", m.source_path, codec::path_bytes_max);
+  a.text("model_path", m.model_path, codec::path_bytes_max);
+  a.text("model_digest", m.model_digest);
+  a.object("bench", m.bench);
+  a.object("red_lines", m.red_lines);
+  a.object("night", m.night);
+  a.object("watchdog", m.watchdog);
+  a.object("retry", m.retry);
+  a.object("resources", m.resources);
+  a.list("notify", m.notify);
+  a.integer("priority", m.priority, INT32_MIN, INT32_MAX);
+  a.list("stages", m.stages);
+}
+
+namespace {
+
+Error refused(const std::string& what, const std::string& where) {
+  return Error{ErrorCode::invalid_argument, what, where, ""};
+}
+
+Status check_stages(const std::vector<StageSpec>& stages, const std::string& where) {
+  if (stages.empty()) return refused("stages: there is none", where);
+  std::set<std::string> earlier;
+  for (const StageSpec& stage : stages) {
+    for (const std::string& needed : stage.needs) {
+      if (!earlier.contains(needed)) {
+        return refused("stages: `" + stage.name + "` needs `" + needed +
+                           "`, which is not among the stages before it",
+                       where);
+      }
+    }
+    if (!earlier.insert(stage.name).second) {
+      return refused("stages: two are named `" + stage.name + "`", where);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string to_json_text(const JobSpec& spec) { return dump_json(codec::write_object(spec)); }
+
+Result<JobSpec> job_spec_from_json(std::string_view text, const std::string& where) {
+  NS_TRY_ASSIGN(const Json json, parse_json(text, where));
+  NS_TRY_ASSIGN(JobSpec spec, codec::read_object<JobSpec>(json, where));
+  NS_TRY(check_stages(spec.stages, where));
+  return spec;
+}
+
+}  // namespace nightshift

@@ -1,0 +1,70 @@
+// A worker that is killed with SIGKILL leaves nothing running. A forked child plays the worker.
+#include <doctest/doctest.h>
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/worker/support.h"
+#include "worker/process_tree.h"
+
+using namespace nightshift;
+using namespace nightshift::test;
+
+namespace {
+
+const char* const stage_with_family =
+    "sh -c 'setsid sh -c \"trap \\\"\\\" TERM HUP; echo \\$\\$ > $FOLDER/grandchild; "
+    "while :; do sleep 0.1; done\" &' \n"
+    "while [ ! -s $FOLDER/grandchild ]; do sleep 0.02; done\n"
+    "trap '' TERM; echo $$ > $FOLDER/stage; while :; do sleep 0.1; done";
+
+pid_t fork_worker(const std::string& folder) {
+  const pid_t pid = ::fork();
+  if (pid != 0) return pid;
+  ScriptRun run(folder);
+  run.start(stage_with_family);
+  write_text(folder + "/supervisor", std::to_string(run.process->supervisor()));
+  for (;;) ::pause();
+}
+
+}  // namespace
+
+TEST_CASE("worker killed: nothing of the stage's tree survives, and the supervisor goes too") {
+  TempFolder folder;
+  const pid_t worker = fork_worker(folder.path());
+  REQUIRE(eventually([&] { return pid_in(folder.path() + "/stage") > 0; }));
+  const pid_t stage = pid_in(folder.path() + "/stage");
+  const pid_t grandchild = pid_in(folder.path() + "/grandchild");
+  const pid_t supervisor = pid_in(folder.path() + "/supervisor");
+  CHECK_FALSE(is_gone(grandchild));
+  ::kill(worker, SIGKILL);
+  ::waitpid(worker, nullptr, 0);
+  CHECK(eventually([&] { return is_gone(stage) && is_gone(grandchild) && is_gone(supervisor); }));
+  for (const pid_t pid : {stage, grandchild, supervisor}) {
+    if (!is_gone(pid)) ::kill(pid, SIGKILL);
+  }
+}
+
+TEST_CASE("worker and supervisor killed at once: what escaped is found by its environment") {
+  TempFolder folder;
+  const std::string marker = folder.path() + "/attempts/";
+  const pid_t worker = ::fork();
+  if (worker == 0) {
+    ::setenv("NIGHTSHIFT_OUT", (marker + "3/quantize/1/out").c_str(), 1);
+    // The environment that exec is given is what /proc shows.
+    ::execl("/bin/sh", "sh", "-c", "setsid sleep 61 & echo $! > $0/pid; sleep 62",
+            folder.path().c_str(), nullptr);
+    ::_exit(127);
+  }
+  REQUIRE(eventually([&] { return pid_in(folder.path() + "/pid") > 0; }));
+  auto found = processes_with_environment("NIGHTSHIFT_OUT", marker);
+  CHECK(found.size() >= 2);
+  CHECK(processes_with_environment("NIGHTSHIFT_OUT", folder.path() + "/other/").empty());
+  CHECK(eventually([&] {
+    found = processes_with_environment("NIGHTSHIFT_OUT", marker);
+    for (const ProcessInfo& process : found) signal_process(process, SIGKILL);
+    ::waitpid(worker, nullptr, WNOHANG);
+    return found.empty();
+  }));
+}

@@ -1,0 +1,110 @@
+#include "worker/log_reader.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <vector>
+
+#include "schema/text.h"
+#include "worker/files.h"
+
+namespace nightshift {
+
+namespace {
+
+// What a terminal would still show of a line.
+std::string_view last_segment(std::string_view line) {
+  while (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+  const auto at = line.rfind('\r');
+  return at == line.npos ? line : line.substr(at + 1);
+}
+
+// The end of `text`, not beginning inside a character.
+std::string_view clip_front(std::string_view text, std::size_t bytes_max) {
+  if (text.size() <= bytes_max) return text;
+  text.remove_prefix(text.size() - bytes_max);
+  while (!text.empty() && (static_cast<unsigned char>(text.front()) & 0xC0) == 0x80) {
+    text.remove_prefix(1);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string last_lines(std::string_view text, std::size_t bytes_max) {
+  std::vector<std::string> lines;   // the last one first
+  std::size_t total = 0;
+  if (text.empty()) return "";
+  if (text.back() == '\n') text.remove_suffix(1);
+  for (;;) {
+    const auto newline = text.rfind('\n');
+    const std::string_view line = newline == text.npos ? text : text.substr(newline + 1);
+    std::string shown = to_utf8(last_segment(line));
+    if (total + shown.size() + 1 > bytes_max) {
+      if (lines.empty()) lines.emplace_back(clip_front(shown, bytes_max - 1));
+      break;
+    }
+    total += shown.size() + 1;
+    lines.push_back(std::move(shown));
+    if (newline == text.npos) break;
+    text = text.substr(0, newline);
+  }
+  std::string tail;
+  for (auto it = lines.rbegin(); it != lines.rend(); ++it) tail += *it + "\n";
+  return tail;
+}
+
+std::string log_tail(const std::string& path) {
+  // More than the bound: what '\r' redrew is left out.
+  const auto piece = read_log_piece(path, -static_cast<std::int64_t>(16 * log_tail_bytes_max),
+                                    16 * log_tail_bytes_max);
+  if (!piece) return "";
+  std::string_view text = piece->bytes;
+  if (piece->offset > 0) {
+    // The first line is cut; a log that is one long line is better than none.
+    const auto newline = text.find('\n');
+    if (newline != text.npos && newline + 1 < text.size()) text.remove_prefix(newline + 1);
+  }
+  return last_lines(text);
+}
+
+std::string last_line(std::string_view tail, std::size_t bytes_max) {
+  while (!tail.empty()) {
+    const auto newline = tail.rfind('\n');
+    const std::string_view line = newline == tail.npos ? tail : tail.substr(newline + 1);
+    if (line.find_first_not_of(" \t\r") != line.npos) return clip_utf8(line, bytes_max);
+    tail = newline == tail.npos ? std::string_view() : tail.substr(0, newline);
+  }
+  return "";
+}
+
+Result<LogPiece> read_log_piece(const std::string& path, std::int64_t offset,
+                                std::int64_t bytes_max) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.is_open()) return errno_error(errno, "open the log", path);
+  struct stat info{};
+  if (::fstat(fd.get(), &info) != 0) return errno_error(errno, "look at the log", path);
+  LogPiece piece;
+  piece.size = info.st_size;
+  const std::int64_t from_end = offset == INT64_MIN ? INT64_MAX : -offset;
+  piece.offset = offset >= 0 ? std::min<std::int64_t>(offset, info.st_size)
+                             : std::max<std::int64_t>(0, info.st_size - from_end);
+  const std::int64_t wanted = std::clamp<std::int64_t>(bytes_max, 0, log_piece_bytes_max);
+  piece.bytes.resize(static_cast<std::size_t>(std::min(wanted, piece.size - piece.offset)));
+  std::size_t done = 0;
+  while (done < piece.bytes.size()) {
+    const ssize_t got = ::pread(fd.get(), piece.bytes.data() + done, piece.bytes.size() - done,
+                                piece.offset + static_cast<std::int64_t>(done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return errno_error(errno, "read the log", path);
+    if (got == 0) break;
+    done += static_cast<std::size_t>(got);
+  }
+  piece.bytes.resize(done);
+  return piece;
+}
+
+}  // namespace nightshift

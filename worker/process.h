@@ -1,0 +1,102 @@
+// The worker's handle on one stage process: starts it under its supervisor, reads its report lines,
+// ends its tree. Knows processes; must not know messages, folders or the agent.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "schema/result.h"
+#include "worker/files.h"
+#include "worker/line_buffer.h"
+#include "worker/process_tree.h"
+
+namespace nightshift {
+
+// What happened since the last call, in order.
+struct ProcessStarted { pid_t pid = 0; };
+struct ProcessNotStarted { Error error; };        // followed by ProcessTreeEmpty
+struct ProcessReportLine { std::string line; };
+struct ProcessExited {                            // the first process; others may still live
+  int exit_code = -1;                             // -1: ended by `signal`
+  int signal = 0;
+};
+struct ProcessNote { std::string text; };         // leftovers, survivors: for people, with pids
+struct ProcessTreeEmpty {};                       // nothing is left; the last event
+using ProcessEvent = std::variant<ProcessStarted, ProcessNotStarted, ProcessReportLine,
+                                  ProcessExited, ProcessNote, ProcessTreeEmpty>;
+
+struct StageCommand {
+  std::vector<std::string> arguments;             // argv; [0] is searched in the stage's own PATH
+  std::vector<std::string> environment;           // "NAME=value"
+  std::string folder;                             // working folder
+  int log_fd = -1;                                // stdout and stderr; stays the caller's
+};
+
+// All supervisors of one worker. The worker is the subreaper of last resort: when a supervisor is
+// itself killed, what it held comes here and is ended from here.
+class ProcessFamily {
+ public:
+  // `program` is executed with the one argument supervisor::argument.
+  explicit ProcessFamily(std::string program = "/proc/self/exe");
+  const std::string& program() const { return program_; }
+  const std::set<pid_t>& supervisors() const { return supervisors_; }
+  void add(pid_t supervisor) { supervisors_.insert(supervisor); }
+  void remove(pid_t supervisor) { supervisors_.erase(supervisor); }
+  // SIGKILL to everything below this process that belongs to no living supervisor; what was there.
+  std::vector<ProcessInfo> end_strays() const;
+
+ private:
+  std::string program_;
+  std::set<pid_t> supervisors_;
+};
+
+class StageProcess {
+ public:
+  // The report descriptor's variable is added to the environment. Does not wait for the program.
+  static Result<std::unique_ptr<StageProcess>> start(ProcessFamily& family,
+                                                     const StageCommand& command);
+  // Closing the control socket makes the supervisor end the tree with a short grace.
+  ~StageProcess();
+  StageProcess(const StageProcess&) = delete;
+  StageProcess& operator=(const StageProcess&) = delete;
+
+  // SIGTERM, after the grace SIGKILL; asking again can only shorten the grace.
+  void stop(std::int64_t grace_ms);
+  // To poll for reading; -1 once closed.
+  int control_fd() const { return control_.get(); }
+  int report_fd() const { return report_.get(); }
+  // Reads what is there without blocking, at most 256 KiB of report lines a call. Call it when a
+  // descriptor is readable and about once a second.
+  std::vector<ProcessEvent> poll_events();
+
+  pid_t supervisor() const { return supervisor_; }
+  bool is_empty() const { return empty_said_; }
+  std::int64_t report_lines_dropped() const { return report_lines_.dropped(); }
+
+ private:
+  StageProcess(ProcessFamily& family, pid_t supervisor, UniqueFd control, UniqueFd report);
+  void read_control(std::vector<ProcessEvent>& events);
+  void read_report(std::vector<ProcessEvent>& events);
+  void drain_report(std::vector<ProcessEvent>& events);
+  void on_control_line(const std::string& line, std::vector<ProcessEvent>& events);
+  void on_supervisor_gone(std::vector<ProcessEvent>& events);
+
+  ProcessFamily& family_;
+  pid_t supervisor_ = 0;
+  UniqueFd control_;
+  UniqueFd report_;
+  LineBuffer control_lines_{64 * 1024};
+  LineBuffer report_lines_;
+  bool exited_ = false;       // ProcessExited or ProcessNotStarted was told
+  bool empty_ = false;        // known to be empty, perhaps not told yet
+  bool empty_said_ = false;
+  bool strays_noted_ = false;
+};
+
+}  // namespace nightshift
