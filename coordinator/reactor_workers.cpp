@@ -81,7 +81,9 @@ void take_pulse(Turn& turn, Worker& worker, const AttemptPulse& pulse) {
   StageAt at;
   LiveAttempt* live = current_attempt(turn, worker.name, pulse.ref, &at);
   if (live == nullptr) {
-    refuse_report(turn, worker.name, pulse.ref, "pulse");
+    const auto held = worker.held.find(pulse.ref);
+    const bool expected = held != worker.held.end() && held->second.stopping;
+    if (!expected) refuse_report(turn, worker.name, pulse.ref, "pulse");
     stop_zombie(turn, worker, pulse.ref);
     return;
   }

@@ -26,6 +26,10 @@ Status check_digits(std::string_view text) {
   const std::string_view digits =
       !text.empty() && (text[0] == '-' || text[0] == '+') ? text.substr(1) : text;
   if (digits.empty() || !is_digit(digits[0])) return {};
+  if (digits.find(':') != std::string_view::npos) {
+    return refused(text, "looks like a time of day, not like a number",
+                   "some YAML readers make 1320 of 22:00");
+  }
   if (digits.size() > 1 && digits[0] == '0' && (digits[1] == 'x' || digits[1] == 'X')) {
     return refused(text, "is hexadecimal", "write the number in decimal digits");
   }
@@ -34,10 +38,6 @@ Status check_digits(std::string_view text) {
   }
   if (digits.size() > 1 && digits[0] == '0' && is_digit(digits[1])) {
     return refused(text, "begins with 0: some read it as octal", "write it without the first 0");
-  }
-  if (digits.find(':') != std::string_view::npos) {
-    return refused(text, "looks like a time of day, not like a number",
-                   "some YAML readers make 1320 of 22:00");
   }
   if (digits.find('_') != std::string_view::npos || digits.find(',') != std::string_view::npos) {
     return refused(text, "has separators between its digits", "write the digits alone");

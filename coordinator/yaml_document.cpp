@@ -40,6 +40,8 @@ class TreeBuilder : public YAML::EventHandler {
 
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     auto node = make_node(YamlNode::Kind::null, mark);
+    // Where nothing stands, yaml-cpp gives the place of what comes next.
+    if (!open_.empty() && open_.back().key) node->place = open_.back().key->place;
     remember(anchor, node);
     add(node);
   }

@@ -11,6 +11,7 @@ struct Suffix {
   std::string_view unit;
   std::string_view text;
   double factor;
+  double divisor = 1;   // a percentage divided is the nearest number to what was written
 };
 
 constexpr double kib = 1024.0;
@@ -34,7 +35,7 @@ constexpr Suffix suffixes[] = {
     {"bytes", "GiB", kib * kib * kib},
     {"bytes", "TiB", kib * kib * kib * kib},
     {"fraction", "", 1},
-    {"fraction", "%", 0.01},
+    {"fraction", "%", 1, 100},
 };
 
 std::string_view trimmed(std::string_view text) {
@@ -84,7 +85,7 @@ Result<Limit> parse_limit(std::string_view text, std::string_view unit) {
   }
   for (const Suffix& suffix : suffixes) {
     if (suffix.unit != unit || suffix.text != rest) continue;
-    limit.value = number * suffix.factor;
+    limit.value = number * suffix.factor / suffix.divisor;
     if (unit == "fraction" && limit.value > 1) {
       return bad(rest.empty() ? "a fraction is at most 1, or has a percent sign"
                               : "there is no more than 100%");

@@ -133,11 +133,19 @@ void Agent::on_welcome(const WorkerWelcome& welcome, std::int64_t now_ms) {
   hello_backoff_ms_ = options_.backoff_ms_min;
   next_heartbeat_ms_ = now_ms;
   log("welcomed", {{"epoch", std::to_string(epoch_)}});
-  report_all();
+  report_all(now_ms);
 }
 
-void Agent::report_all() {
+void Agent::report_all(std::int64_t now_ms) {
+  next_report_ms_ = now_ms + options_.report_again_ms;
   for (const auto& [ref, attempt] : attempts_) report(attempt);
+}
+
+void Agent::report_finished(std::int64_t now_ms) {
+  next_report_ms_ = now_ms + options_.report_again_ms;
+  for (const auto& [ref, attempt] : attempts_) {
+    if (!is_unfinished(attempt)) report(attempt);
+  }
 }
 
 void Agent::report(const Attempt& attempt) {
@@ -254,6 +262,7 @@ void Agent::on_acknowledged(const AttemptAcknowledged& acknowledged) {
 void Agent::on_tick(std::int64_t now_ms) {
   watch_connection(now_ms);
   if (welcomed_ && now_ms >= next_heartbeat_ms_) send_heartbeat(now_ms);
+  if (welcomed_ && now_ms >= next_report_ms_) report_finished(now_ms);
   if (now_ms >= next_look_ms_) {
     next_look_ms_ = now_ms + CutOffWatch::interval_ms;
     watch_alone(now_ms);

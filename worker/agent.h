@@ -45,6 +45,7 @@ struct AgentOptions {
   std::int64_t fence_after_ms = 10 * 60'000;
   std::int64_t backoff_ms_min = 1'000;
   std::int64_t backoff_ms_max = 32'000;
+  std::int64_t report_again_ms = 10'000;        // an end without an answer: a full queue dropped it
   std::int64_t goodbye_ms = 2'000;              // waits so long for acknowledgements when it ends
 };
 
@@ -138,7 +139,8 @@ class Agent {
   void on_acknowledged(const AttemptAcknowledged& acknowledged);
 
   void say_hello(std::int64_t now_ms);
-  void report_all();
+  void report_all(std::int64_t now_ms);
+  void report_finished(std::int64_t now_ms);
   void report(const Attempt& attempt);
   void send_heartbeat(std::int64_t now_ms);
   void ask_to_stop(Attempt& attempt, const StopAttempt& stop);
@@ -163,6 +165,7 @@ class Agent {
   std::int64_t next_reconnect_ms_;
   std::int64_t reconnect_backoff_ms_;
   std::int64_t next_heartbeat_ms_;
+  std::int64_t next_report_ms_ = 0;
   std::int64_t next_look_ms_;
   bool fenced_ = false;
 

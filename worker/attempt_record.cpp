@@ -26,17 +26,24 @@ void AttemptRecord::add_note(const std::string& text) {
 struct AttemptRecord::Taker {
   AttemptRecord& record;
   std::int64_t now_ms;
+  std::size_t line_bytes;
+
+  // Whether the line still has room; counted when it has none.
+  bool keep(std::size_t count, std::size_t count_max) const {
+    if (count < count_max && record.kept_bytes_ + line_bytes <= kept_bytes_max) {
+      record.kept_bytes_ += line_bytes;
+      return true;
+    }
+    ++record.left_out_;
+    return false;
+  }
 
   void operator()(ProgressReport& report) const {
     record.progress_ms_ = now_ms;
     record.progress_ = std::move(report);
   }
   void operator()(MetricReport& report) const {
-    if (record.metrics_.size() < metrics_max) {
-      record.metrics_.push_back(std::move(report));
-    } else {
-      ++record.left_out_;
-    }
+    if (keep(record.metrics_.size(), metrics_max)) record.metrics_.push_back(std::move(report));
   }
   void operator()(PhaseReport& report) const {
     record.progress_ms_ = now_ms;
@@ -46,16 +53,20 @@ struct AttemptRecord::Taker {
   }
   void operator()(CheckpointReport&) const { record.progress_ms_ = now_ms; }
   void operator()(RedLineReport& report) const {
-    if (record.red_lines_.size() < notes_max) record.red_lines_.push_back(std::move(report.result));
+    if (keep(record.red_lines_.size(), notes_max)) {
+      record.red_lines_.push_back(std::move(report.result));
+    }
   }
-  void operator()(NoteReport& report) const { record.add_note(report.text); }
+  void operator()(NoteReport& report) const {
+    if (keep(record.notes_.size(), notes_max)) record.notes_.push_back(std::move(report.text));
+  }
   void operator()(ErrorReport& report) const { record.error_ = std::move(report); }
 };
 
 void AttemptRecord::on_report_line(const std::string& line, std::int64_t now_ms) {
   Result<Report> report = parse_report(line);
   if (report) {
-    std::visit(Taker{*this, now_ms}, *report);
+    std::visit(Taker{*this, now_ms, line.size()}, *report);
     return;
   }
   if (malformed_++ == 0) first_malformed_ = report.error().line();
@@ -152,7 +163,7 @@ AttemptFinished AttemptRecord::draft(const std::optional<StopAttempt>& stop,
                                        lines_dropped, contract::report_line_bytes_max));
   }
   if (left_out_ > 0) {
-    result.notes.push_back(fmt::format("{} metrics or notes beyond the bounds were left out",
+    result.notes.push_back(fmt::format("{} report lines beyond the bounds were left out",
                                        left_out_));
   }
   return result;

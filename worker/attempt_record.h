@@ -14,6 +14,8 @@ namespace nightshift {
 
 inline constexpr std::size_t metrics_max = 20'000;
 inline constexpr std::size_t notes_max = 1'000;
+// Of all lines that are kept: the result must fit into one message.
+inline constexpr std::size_t kept_bytes_max = 16 << 20;
 
 // One look at a running attempt; what could not be seen is absent.
 struct AttemptSample {
@@ -67,6 +69,7 @@ class AttemptRecord {
   std::optional<Error> not_started_;
   std::int64_t malformed_ = 0;
   std::string first_malformed_;
+  std::size_t kept_bytes_ = 0;
   std::int64_t left_out_ = 0;   // metrics and notes beyond the bounds
 };
 

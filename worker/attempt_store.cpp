@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
+#include <filesystem>
 
 #include "schema/text.h"
 #include "worker/checkpoint_seal.h"
@@ -70,6 +71,13 @@ std::string AttemptStore::checkpoint_folder(const AttemptRef& ref) const {
 }
 
 Status AttemptStore::open() {
+  NS_TRY(make_folders(root_));
+  // One spelling, whatever way led here: leftovers of an earlier worker are found by it.
+  std::error_code failed;
+  const std::string real = std::filesystem::canonical(root_, failed).string();
+  if (failed) return errno_error(failed.value(), "resolve the folder", root_);
+  if (temp_ == root_ + "/tmp") temp_ = real + "/tmp";
+  root_ = real;
   for (const char* name : {"/attempts", "/checkpoints", "/tmp"}) NS_TRY(make_folders(root_ + name));
   const std::string path = root_ + "/worker.lock";
   lock_.reset(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));

@@ -112,7 +112,7 @@ void Loop::wait() {
   const std::int64_t now = monotonic_ms();
   std::int64_t until = agent_->next_tick_ms(now);
   if (!looking_) until = std::min(until, std::max(next_look_ms_, now));
-  if (orphaned) until = std::min(until, now + 50);
+  if (orphaned) until = std::min(until, now + 200);
   socket_.wait(others, static_cast<int>(until - now));
 }
 
@@ -226,7 +226,8 @@ void Loop::start_process(const AssignAttempt& order, PreparedAttempt& prepared) 
     agent_->on_tree_empty(order.ref, 0, monotonic_ms());
     return;
   }
-  running_[order.ref] = Running{std::move(*process), prepared.log_path, oom_kills()};
+  running_[order.ref] =
+      Running{std::move(*process), prepared.log_path, prepared.temp, oom_kills()};
 }
 
 // ---- probes ---------------------------------------------------------------------------------
@@ -245,10 +246,12 @@ void Loop::probe() {
     AttemptRef ref;
     pid_t supervisor;
     std::string log_path;
+    std::string temp;
   };
   std::vector<Target> targets;
   for (const auto& [ref, running] : running_) {
-    targets.push_back({ref, running.process->supervisor(), running.log_path});
+    targets.push_back({ref, running.process->supervisor(), running.log_path,
+                       running.temp});
   }
   look_.post([this, store = store_, targets]() -> BackgroundThread::Completion {
     const std::int64_t begun = monotonic_ms();
@@ -259,7 +262,13 @@ void Loop::probe() {
       samples.emplace_back(target.ref, AttemptSample{tree_memory(target.supervisor, processes),
                                                      file_bytes(target.log_path)});
     }
-    const DiskSample disk{disk_free(store->root()), disk_free(store->temp())};
+    DiskSample disk{disk_free(store->root()), disk_free(store->temp())};
+    for (const Target& target : targets) {   // a job may have asked for another place
+      const auto free = disk_free(target.temp);
+      if (free && disk.temp_free_bytes) {
+        disk.temp_free_bytes = std::min(*free, *disk.temp_free_bytes);
+      }
+    }
     const std::int64_t cost = monotonic_ms() - begun;
     return [this, samples, disk, cost] {
       const std::int64_t after = monotonic_ms();

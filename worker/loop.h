@@ -44,6 +44,7 @@ class Loop {
   struct Running {
     std::unique_ptr<StageProcess> process;
     std::string log_path;
+    std::string temp;
     std::optional<std::int64_t> oom_kills_before;
   };
   struct DoAction;

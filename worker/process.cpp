@@ -131,12 +131,13 @@ Result<std::unique_ptr<StageProcess>> StageProcess::start(ProcessFamily& family,
                 spawn_supervisor(family.program(), command.log_fd, control_there.get(),
                                  report_there.get(), launch.get()));
   return std::unique_ptr<StageProcess>(
-      new StageProcess(family, pid, std::move(control_here), std::move(report_here)));
+      new StageProcess(family, command.arguments[0], pid, std::move(control_here), std::move(report_here)));
 }
 
-StageProcess::StageProcess(ProcessFamily& family, pid_t supervisor, UniqueFd control,
-                           UniqueFd report)
+StageProcess::StageProcess(ProcessFamily& family, std::string program, pid_t supervisor,
+                           UniqueFd control, UniqueFd report)
     : family_(family),
+      program_(std::move(program)),
       supervisor_(supervisor),
       control_(std::move(control)),
       report_(std::move(report)),
@@ -146,7 +147,18 @@ StageProcess::StageProcess(ProcessFamily& family, pid_t supervisor, UniqueFd con
 
 StageProcess::~StageProcess() {
   control_.reset();
-  if (::waitpid(supervisor_, nullptr, WNOHANG) != 0) family_.remove(supervisor_);
+  if (family_.supervisors().contains(supervisor_) &&
+      ::waitpid(supervisor_, nullptr, WNOHANG) != 0) {
+    family_.remove(supervisor_);
+  }
+}
+
+// It has said its last word, or its end of the socket is closed: it is exiting.
+void StageProcess::reap_supervisor() {
+  control_.reset();
+  if (!family_.supervisors().contains(supervisor_)) return;
+  ::waitpid(supervisor_, nullptr, 0);
+  family_.remove(supervisor_);
 }
 
 void StageProcess::stop(std::int64_t grace_ms) {
@@ -169,6 +181,7 @@ std::vector<ProcessEvent> StageProcess::poll_events() {
     }
   }
   if (empty_) {
+    reap_supervisor();
     drain_report(events);
     if (!exited_) events.push_back(ProcessExited{-1, SIGKILL});
     empty_said_ = true;
@@ -188,9 +201,7 @@ void StageProcess::read_control(std::vector<ProcessEvent>& events) {
       on_control_line(line, events);
     }
   }
-  control_.reset();
-  ::waitpid(supervisor_, nullptr, 0);   // it is exiting: its last descriptor is closed
-  family_.remove(supervisor_);
+  reap_supervisor();
   if (!empty_) on_supervisor_gone(events);
 }
 
@@ -202,7 +213,8 @@ void StageProcess::on_control_line(const std::string& line, std::vector<ProcessE
     events.push_back(ProcessStarted{static_cast<pid_t>(std::atol(rest.c_str()))});
   } else if (word == "failed") {
     exited_ = true;
-    events.push_back(ProcessNotStarted{errno_error(std::atoi(rest.c_str()), "run the command", "")});
+    events.push_back(ProcessNotStarted{errno_error(std::atoi(rest.c_str()), "run the command",
+                                                   program_)});
   } else if (word == "exited") {
     char* end = nullptr;
     const long code = std::strtol(rest.c_str(), &end, 10);

@@ -80,14 +80,17 @@ class StageProcess {
   std::int64_t report_lines_dropped() const { return report_lines_.dropped(); }
 
  private:
-  StageProcess(ProcessFamily& family, pid_t supervisor, UniqueFd control, UniqueFd report);
+  StageProcess(ProcessFamily& family, std::string program, pid_t supervisor, UniqueFd control,
+               UniqueFd report);
   void read_control(std::vector<ProcessEvent>& events);
   void read_report(std::vector<ProcessEvent>& events);
   void drain_report(std::vector<ProcessEvent>& events);
   void on_control_line(const std::string& line, std::vector<ProcessEvent>& events);
+  void reap_supervisor();
   void on_supervisor_gone(std::vector<ProcessEvent>& events);
 
   ProcessFamily& family_;
+  std::string program_;       // what the stage runs, for messages
   pid_t supervisor_ = 0;
   UniqueFd control_;
   UniqueFd report_;

@@ -145,8 +145,8 @@ inline double sum_lanes_d(VecD x) {
   return _mm_cvtsd_f64(_mm_add_sd(s, _mm_unpackhi_pd(s, s)));
 }
 
-// rows[i] lane j <-> rows[j] lane i.
-inline void transpose(VecF rows[lanes]) {
+// rows[i] lane j <-> rows[j] lane i. Inlined, so that the rows stay in registers.
+__attribute__((always_inline)) inline void transpose(VecF rows[lanes]) {
   VecF t[lanes];
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {

@@ -101,8 +101,8 @@ inline VecD widen_low(VecF x) { return _mm512_cvtps_pd(_mm512_castps512_ps256(x)
 inline VecD widen_high(VecF x) { return _mm512_cvtps_pd(_mm512_extractf32x8_ps(x, 1)); }
 inline double sum_lanes_d(VecD x) { return _mm512_reduce_add_pd(x); }
 
-// rows[i] lane j <-> rows[j] lane i.
-inline void transpose(VecF rows[lanes]) {
+// rows[i] lane j <-> rows[j] lane i. Inlined, so that the rows stay in registers.
+__attribute__((always_inline)) inline void transpose(VecF rows[lanes]) {
   VecF t[lanes];
 #pragma GCC unroll 8
   for (int i = 0; i < 8; ++i) {

@@ -38,7 +38,7 @@ struct AttentionCall {
 // Scratch of one lane; every row count is group * rows of the task.
 struct AttentionScratch {
   float* q = nullptr;        // [rows, padded], scaled
-  float* keys = nullptr;     // [padded, key_tile], transposed
+  float* keys = nullptr;     // [padded, key_tile], transposed, by element or by pair
   float* scores = nullptr;   // [rows, key_tile]
   float* out = nullptr;      // [rows, padded]
   float* largest = nullptr;  // [rows]
@@ -65,54 +65,62 @@ inline AttentionScratch split_scratch(float* memory, int rows, int padded) {
 
 // ---- How keys and values are read ----------------------------------------------------------------
 
-struct FloatCache {
+// Rows of float vectors, as scratch memory and a float32 cache hold them.
+struct FloatRows {
   using Element = float;
-  static VecF load_row(const float* p) { return load(p); }
+  static constexpr int parts = 1;
+  static VecF load_row(const float* p, int) { return load(p); }
   static VecF load_row_n(const float* p, int n) { return load_n(p, n); }
-  // Transposes `lanes` keys' elements i .. i+lanes of d; rows past `count` give zeros.
-  static void transpose_keys(const float* const* rows, int count, int d, float* keys) {
-    for (int i = 0; i < d; i += lanes) {
-      const int n = d - i < lanes ? d - i : lanes;
-      VecF t[lanes];
-#pragma GCC unroll 16
-      for (int j = 0; j < lanes; ++j) t[j] = j < count ? load_n(rows[j] + i, n) : zero();
-      transpose(t);
-#pragma GCC unroll 16
-      for (int j = 0; j < lanes; ++j) store(keys + static_cast<std::size_t>(i + j) * key_tile, t[j]);
-    }
-  }
 };
 
+// Rows whose lanes are pairs of bfloat16: two steps of k in one row.
+struct PairRows {
+  using Element = float;
+  static constexpr int parts = 2;
+  static VecF load_row(const float* p, int part) {
+    const VecF pairs = load(p);
+    return part == 0 ? pair_low(pairs) : pair_high(pairs);
+  }
+  static VecF load_row_n(const float* p, int n) { return load_n(p, n); }
+};
+
+// `lanes` keys, each `words` 32-bit words long, become the columns of `keys`; with Widen, each word
+// is a pair of bfloat16 and becomes two rows.
+template <bool Widen>
+inline void transpose_words(const char* const* rows, int words, float* keys) {
+  for (int i = 0; i < words; i += lanes) {
+    const int n = words - i < lanes ? words - i : lanes;
+    VecF t[lanes];
+#pragma GCC unroll 16
+    for (int j = 0; j < lanes; ++j) {
+      t[j] = load_n(reinterpret_cast<const float*>(rows[j]) + i, n);
+    }
+    transpose(t);
+    float* out = keys + static_cast<std::size_t>(i) * (Widen ? 2 : 1) * key_tile;
+#pragma GCC unroll 16
+    for (int j = 0; j < lanes; ++j) {
+      if (Widen && j >= n) break;
+      store(out, Widen ? pair_low(t[j]) : t[j]);
+      if (Widen) store(out + key_tile, pair_high(t[j]));
+      out += (Widen ? 2 : 1) * key_tile;
+    }
+  }
+}
+
+struct FloatCache : FloatRows {
+  using FewKeys = FloatRows;
+  static constexpr bool widen = false;
+};
+
+// Keys travel as pairs of elements. Few query rows widen them where they multiply; many would do so
+// again and again, and find them widened.
 struct BfloatCache {
   using Element = std::uint16_t;
-  static VecF load_row(const std::uint16_t* p) { return load_bf16(p); }
+  using FewKeys = PairRows;
+  static constexpr bool widen = true;
+  static constexpr int parts = 1;
+  static VecF load_row(const std::uint16_t* p, int) { return load_bf16(p); }
   static VecF load_row_n(const std::uint16_t* p, int n) { return load_bf16_n(p, n); }
-  // Pairs of elements travel as one 32-bit lane and are widened after the transposition.
-  static void transpose_keys(const std::uint16_t* const* rows, int count, int d, float* keys) {
-    const int pairs = d / 2;
-    for (int i = 0; i < pairs; i += lanes) {
-      const int n = pairs - i < lanes ? pairs - i : lanes;
-      VecF t[lanes];
-#pragma GCC unroll 16
-      for (int j = 0; j < lanes; ++j) {
-        t[j] = j < count ? load_n(reinterpret_cast<const float*>(rows[j]) + i, n) : zero();
-      }
-      transpose(t);
-#pragma GCC unroll 16
-      for (int j = 0; j < lanes; ++j) {
-        if (j >= n) break;
-        float* out = keys + static_cast<std::size_t>(2 * (i + j)) * key_tile;
-        store(out, pair_low(t[j]));
-        store(out + key_tile, pair_high(t[j]));
-      }
-    }
-  }
-};
-
-struct PlainRows {
-  using Element = float;
-  static VecF load_row(const float* p) { return load(p); }
-  static VecF load_row_n(const float* p, int n) { return load_n(p, n); }
 };
 
 // ---- Small product: c[rows, n] = start + a[rows, k] * b[k, n] ------------------------------------
@@ -147,17 +155,21 @@ inline void small_block(const SmallProduct& p, int row, int column, int tail) {
       if (p.rescale != nullptr) acc[r][v] = acc[r][v] * set1(p.rescale[row + r]);
     }
   }
-  for (int i = 0; i < p.k; ++i) {
-    VecF weights[NV];
+  for (int i = 0; i < p.k; i += Source::parts) {
+#pragma GCC unroll 2
+    for (int part = 0; part < Source::parts; ++part) {
+      VecF weights[NV];
 #pragma GCC unroll 16
-    for (int v = 0; v < NV; ++v) {
-      weights[v] = Tail ? Source::load_row_n(b + v * lanes, tail) : Source::load_row(b + v * lanes);
-    }
+      for (int v = 0; v < NV; ++v) {
+        weights[v] = Tail ? Source::load_row_n(b + v * lanes, tail)
+                          : Source::load_row(b + v * lanes, part);
+      }
 #pragma GCC unroll 16
-    for (int r = 0; r < MR; ++r) {
-      const VecF input = set1(a[r * a_stride + i]);
+      for (int r = 0; r < MR; ++r) {
+        const VecF input = set1(a[r * a_stride + i + part]);
 #pragma GCC unroll 16
-      for (int v = 0; v < NV; ++v) acc[r][v] = fma(input, weights[v], acc[r][v]);
+        for (int v = 0; v < NV; ++v) acc[r][v] = fma(input, weights[v], acc[r][v]);
+      }
     }
     b += b_stride;
   }
@@ -232,25 +244,27 @@ inline void prefetch_rows(const KvLayer& cache, const void* memory, const Segmen
   }
 }
 
-// Keys [first, first + count) as columns of scratch.keys.
-template <class Cache>
+// Keys [first, first + count) as columns of scratch.keys. The columns that fill up the last vector
+// repeat its last key; their scores are masked.
+template <class Cache, bool Widen>
 inline void load_keys(const KvLayer& cache, const Segment& segment, int head, int first, int count,
                       float* keys) {
-  using Element = typename Cache::Element;
-  const Element* rows[key_tile];
+  const std::size_t row_bytes = cache.head_dim * sizeof(typename Cache::Element);
+  const char* rows[key_tile];
   int t = 0;
   while (t < count) {
     const int position = first + t;
     const int left = cache.block_tokens - position % cache.block_tokens;
     const int run = left < count - t ? left : count - t;
-    const Element* row = static_cast<const Element*>(cache.k) +
-                         cache_row(cache, segment, position, head);
-    for (int i = 0; i < run; ++i) rows[t + i] = row + static_cast<std::size_t>(i) * cache.head_dim;
+    const char* row =
+        reinterpret_cast<const char*>(static_cast<const typename Cache::Element*>(cache.k) +
+                                      cache_row(cache, segment, position, head));
+    for (int i = 0; i < run; ++i) rows[t + i] = row + row_bytes * i;
     t += run;
   }
-  for (t = 0; t < count; t += lanes) {
-    Cache::transpose_keys(rows + t, count - t < lanes ? count - t : lanes, cache.head_dim,
-                          keys + t);
+  for (; t % lanes != 0; ++t) rows[t] = rows[count - 1];
+  for (int i = 0; i < t; i += lanes) {
+    transpose_words<Widen>(rows + i, static_cast<int>(row_bytes / sizeof(float)), keys + i);
   }
 }
 
@@ -363,11 +377,16 @@ void run_attention(const AttentionCall& call, const AttentionTask& task,
   const int rows = task.rows * group;
   const int first_position = segment.start + task.row;
   const int keys = first_position + task.rows;
+  const bool few = rows <= attention_registers / 2;
   load_queries(call, task, group, s);
   for (int first = 0; first < keys; first += key_tile) {
     const int count = keys - first < key_tile ? keys - first : key_tile;
     prefetch_rows<Cache>(cache, cache.v, segment, task.kv_head, first, count);
-    load_keys<Cache>(cache, segment, task.kv_head, first, count, s.keys);
+    if (few) {
+      load_keys<Cache, false>(cache, segment, task.kv_head, first, count, s.keys);
+    } else {
+      load_keys<Cache, Cache::widen>(cache, segment, task.kv_head, first, count, s.keys);
+    }
     if (keys > first + count) {
       const int more = keys - first - count < key_tile ? keys - first - count : key_tile;
       prefetch_rows<Cache>(cache, cache.k, segment, task.kv_head, first + count, more);
@@ -380,7 +399,12 @@ void run_attention(const AttentionCall& call, const AttentionTask& task,
     p.k = cache.head_dim;
     p.c = s.scores;
     p.c_stride = key_tile;
-    small_product<PlainRows>(p, rows, (count + lanes - 1) / lanes * lanes);
+    const int columns = (count + lanes - 1) / lanes * lanes;
+    if (few) {
+      small_product<typename Cache::FewKeys>(p, rows, columns);
+    } else {
+      small_product<FloatRows>(p, rows, columns);
+    }
     for (int r = 0; r < rows; ++r) {
       const int valid = first_position + r / group + 1 - first;
       soften_row(s.scores + static_cast<std::size_t>(r) * key_tile, valid, count, s.largest + r,

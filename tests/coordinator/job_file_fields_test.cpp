@@ -61,7 +61,7 @@ TEST_CASE("job file: names of jobs and stages") {
   CHECK(fails_at("name: \"a\\nb\"\nmodel: {path: m}\nstages: {baseline: {}}", "1:7",
                  "is not a name"));
   CHECK(fails_at("name: \"\"\nmodel: {path: m}\nstages: {baseline: {}}", "1:7", "name: is empty"));
-  CHECK(fails_at("name:\nmodel: {path: m}\nstages: {baseline: {}}", "1:6", "found an empty value"));
+  CHECK(fails_at("name:\nmodel: {path: m}\nstages: {baseline: {}}", "1:1", "name: expected a text, found an empty value"));
   CHECK(fails_at("name: " + std::string(129, 'n') + "\nmodel: {path: m}\nstages: {baseline: {}}",
                  "1:7", "1 to 128 bytes"));
   for (const char* name : {"Übung", "Baseline", "a/b", "..", "a b"}) {
@@ -179,7 +179,7 @@ TEST_CASE("job file: parameters of stages") {
   CHECK(stage_fails(base + "  quantize: {needs: baseline, scheme: int4}\n", "5:39",
                     "stages.quantize.scheme: `int4` is not known (did you mean `int8`?)"));
   CHECK(stage_fails(base + "  quantize: {needs: baseline, override: {\"layers.5.*\": fp8}}\n",
-                    "5:55", "`fp8` is not known"));
+                    "5:56", "`fp8` is not known"));
   CHECK(stage_fails(base + "  quantize: {needs: baseline, keep: {a: b}}\n", "5:37",
                     "expected a list of texts, found a map"));
   CHECK(stage_fails(base + "  soak: {needs: baseline, input_tokens: [512, 64]}\n", "5:41",
@@ -189,8 +189,8 @@ TEST_CASE("job file: parameters of stages") {
   CHECK(stage_fails(base + "  soak: {needs: baseline, timeout: 60}\n", "5:36", "has no unit"));
   CHECK(stage_fails(base + "  mine: {kind: run}\n", "5:9", "command: is missing"));
   CHECK(stage_fails(base + "  mine: {kind: run, command: [a], environment: {NIGHTSHIFT_OUT: x}}\n",
-                    "5:49", "is set by Nightshift itself"));
-  CHECK(stage_fails(base + "  mine: {kind: run, command: [a], environment: {A-B: x}}\n", "5:49",
+                    "5:48", "is set by Nightshift itself"));
+  CHECK(stage_fails(base + "  mine: {kind: run, command: [a], environment: {A-B: x}}\n", "5:48",
                     "is not the name of a variable"));
 }
 
@@ -229,7 +229,7 @@ TEST_CASE("job file: what is parsed but not built yet is a warning") {
   REQUIRE(result.spec.has_value());
   std::string lines;
   for (const std::string& line : result.warnings) lines += line + "\n";
-  CHECK(lines.find("/jobs/j.yaml:1:92: stages.evaluate.repair is not built yet") !=
+  CHECK(lines.find("/jobs/j.yaml:1:88: stages.evaluate.repair is not built yet") !=
         std::string::npos);
   CHECK(lines.find("watchdog.memory.max_growth is not built yet") != std::string::npos);
   CHECK(lines.find("watchdog.memory.min_free is not built yet") != std::string::npos);

@@ -49,14 +49,14 @@ TEST_CASE("job file: a circle is refused as its whole path, also of one stage") 
                  "  calibrate:\n    needs: [baseline, quantize]\n    data: d\n"
                  "  quantize:\n    needs: calibrate\n",
                  "9:12", "circle: calibrate -> quantize -> calibrate"));
-  CHECK(fails_at(job_text("", "{baseline: {}, soak: {needs: [soak]}}"), "1:72",
+  CHECK(fails_at(job_text("", "{baseline: {}, soak: {needs: [soak]}}"), "1:67",
                  "circle: soak -> soak"));
 }
 
 TEST_CASE("job file: a need that is not there, is twice, or is forgotten") {
-  CHECK(fails_at(job_text("", "{baseline: {}, soak: {needs: [basline]}}"), "1:72",
+  CHECK(fails_at(job_text("", "{baseline: {}, soak: {needs: [basline]}}"), "1:67",
                  "there is no stage `basline` (did you mean `baseline`?)"));
-  CHECK(fails_at(job_text("", "{baseline: {}, soak: {needs: [baseline, baseline]}}"), "1:82",
+  CHECK(fails_at(job_text("", "{baseline: {}, soak: {needs: [baseline, baseline]}}"), "1:77",
                  "is there twice"));
   const std::pair<const char*, const char*> usual[] = {{"calibrate", "baseline"},
                                                        {"quantize", "calibrate"},
@@ -65,9 +65,9 @@ TEST_CASE("job file: a need that is not there, is twice, or is forgotten") {
                                                        {"soak", "evaluate"}};
   for (const auto& [kind, need] : usual) {
     const std::string text = job_text("", std::string("{baseline: {}, ") + kind + ": {}}");
-    CHECK(fails_at(text, "1:57", std::string(kind) + " usually needs " + need + ": add needs: " + need));
+    CHECK(fails_at(text, "1:52", std::string(kind) + " usually needs " + need + ": add needs: " + need));
   }
-  CHECK(fails_at(job_text("", "{baseline: {}, soak: {needs: []}}"), "1:57", "usually needs"));
+  CHECK(fails_at(job_text("", "{baseline: {}, soak: {needs: []}}"), "1:52", "usually needs"));
 }
 
 TEST_CASE("job file: tasks and groups are shared, evaluate may say others") {
@@ -89,13 +89,13 @@ TEST_CASE("job file: tasks and groups are shared, evaluate may say others") {
 TEST_CASE("job file: red lines that nothing could measure are refused") {
   const std::string drop = "red_lines: {accuracy_drop: {target: 2%}}";
   const std::string stages = "{baseline: {}, evaluate: {needs: baseline}}";
-  CHECK(fails_at(job_text(drop, stages), "1:57", "but there are no tasks"));
-  CHECK(fails_at(job_text(drop + ", evaluation: {tasks: t, groups: {tarhet: [qa]}}", stages), "1:57",
+  CHECK(fails_at(job_text(drop, stages), "1:52", "but there are no tasks"));
+  CHECK(fails_at(job_text(drop + ", evaluation: {tasks: t, groups: {tarhet: [qa]}}", stages), "1:52",
                  "names `target`, but groups does not (did you mean `tarhet`?)"));
   CHECK(parse(job_text(drop + ", evaluation: {tasks: t, groups: {target: [qa]}}", stages))
             .spec.has_value());
   const std::string orphan = "{a: {kind: run, command: x}, evaluate: {needs: a}}";
-  CHECK(fails_at(job_text("red_lines: {ttft_ms: <= 1.0x}", orphan), "1:71",
+  CHECK(fails_at(job_text("red_lines: {ttft_ms: <= 1.0x}", orphan), "1:66",
                  "no stage of kind baseline comes before it"));
   CHECK(parse(job_text("red_lines: {ttft_ms: <= 100}", orphan)).spec.has_value());
   const auto unchecked = parse(job_text("red_lines: {ttft_ms: <= 100}"));

@@ -11,10 +11,10 @@ using nightshift::testing::World;
 TEST_CASE("reactor: a diamond runs to its end, with what was measured stored") {
   World world;
   const JobId job = world.submit(dag("a -> b -> d\na -> c -> d"));
-  CHECK(world.states(job) == "a ready, b waiting, d waiting, c waiting");
+  CHECK(world.states(job) == "a ready, b waiting, c waiting, d waiting");
   world.hello("box", 2);
   world.complete("box", {job, "a", {1}});
-  CHECK(world.states(job) == "a done, b assigned, d waiting, c assigned");
+  CHECK(world.states(job) == "a done, b assigned, c assigned, d waiting");
   world.complete("box", {job, "b", {1}});
   world.complete("box", {job, "c", {1}});
   const auto* order = world.last_sent<AssignAttempt>();

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -17,8 +18,25 @@
 
 namespace nightshift::testing {
 
-// "a -> b -> d" a line, with as many lines as it takes. Stages in the order of first mention,
-// so write needs first. Every stage is a `run` stage of its own command.
+// Stages in an order in which needs come first, else as they were mentioned.
+inline void sort_by_needs(JobSpec& spec) {
+  std::vector<StageSpec> sorted;
+  std::set<std::string> placed;
+  while (!spec.stages.empty()) {
+    const auto next = std::find_if(spec.stages.begin(), spec.stages.end(), [&](const auto& stage) {
+      return std::all_of(stage.needs.begin(), stage.needs.end(),
+                         [&](const std::string& need) { return placed.contains(need); });
+    });
+    REQUIRE(next != spec.stages.end());
+    placed.insert(next->name);
+    sorted.push_back(std::move(*next));
+    spec.stages.erase(next);
+  }
+  spec.stages = std::move(sorted);
+}
+
+// "a -> b -> d" a line, with as many lines as it takes. Every stage is a `run` stage with a
+// command of its own.
 inline JobSpec dag(const std::string& text, const std::string& name = "job") {
   JobSpec spec;
   spec.name = name;
@@ -49,6 +67,7 @@ inline JobSpec dag(const std::string& text, const std::string& name = "job") {
       before = word;
     }
   }
+  sort_by_needs(spec);
   return spec;
 }
 

@@ -52,8 +52,8 @@ TEST_CASE("tokenizer: the reference's prompts give its ids and decode back") {
     CAPTURE(text);
     const auto ids = prompt["ids"].get<Ids>();
     CHECK(encode(text) == ids);
-    CHECK(k3_nano().decode(ids, false).value() == text);
-    CHECK(k3_nano().decode(prompt["greedy_ids"].get<Ids>(), true).value() ==
+    CHECK(k3_nano().decode(ids, false).value() == normalize(text, NormalForm::nfc).value());
+    CHECK(k3_nano().decode(prompt["greedy_ids"].get<Ids>(), false).value() ==
           prompt["greedy_text"].get<std::string>());
   }
 }

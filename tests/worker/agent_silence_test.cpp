@@ -164,3 +164,22 @@ TEST_CASE("agent: messages that are not for a worker, and garbage, change nothin
   CHECK(run.agent.running().empty());
   CHECK(run.done<StartStage>().empty());
 }
+
+TEST_CASE("agent: an end that a full queue dropped is reported again while nobody answers") {
+  AgentRun run;
+  run.welcome(1);
+  const AttemptRef ref = run.start_stage("quantize", 1);
+  run.finish(ref, {0, 0, false});
+  for (std::int64_t now = 0; now <= 31'000; now += 1'000) {
+    run.tick(now);
+    run.message(WorkerWelcome{1, 1'000, 10'000});
+  }
+  CHECK(run.sent<AttemptFinished>().size() >= 3);
+  run.message(AttemptAcknowledged{ref, true});
+  const auto before = run.sent<AttemptFinished>().size();
+  for (std::int64_t now = 32'000; now <= 60'000; now += 1'000) {
+    run.tick(now);
+    run.message(WorkerWelcome{1, 1'000, 10'000});
+  }
+  CHECK(run.sent<AttemptFinished>().size() == before);
+}

@@ -75,5 +75,14 @@ TEST_CASE("attempt record: a flood of metrics and notes is bounded and said") {
   const AttemptFinished result = ended(record, {0, 0, false});
   CHECK(result.metrics.size() == metrics_max);
   CHECK(result.notes.size() == notes_max + 1);
-  CHECK(result.notes.back() == "6000 metrics or notes beyond the bounds were left out");
+  CHECK(result.notes.back() == "6000 report lines beyond the bounds were left out");
+}
+
+TEST_CASE("attempt record: notes of 60 KB each never make a result that cannot be sent") {
+  AttemptRecord record = make_record();
+  const std::string line = R"({"note":{"text":")" + std::string(60'000, 'n') + "\"}}";
+  for (int i = 0; i < 900; ++i) record.on_report_line(line, 1);
+  const AttemptFinished result = ended(record, {0, 0, false});
+  CHECK(result.notes.size() < 300);
+  CHECK(encode(result).body.size() < wire::body_bytes_max / 2);
 }

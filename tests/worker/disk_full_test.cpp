@@ -43,7 +43,7 @@ void fill(const std::string& path) {
 
 }  // namespace
 
-TEST_CASE("disk full: the manifest cannot be written: outcome disk, with the path, and it is told") {
+TEST_CASE("disk full: the result cannot be stored: outcome disk, with the path, and it is told") {
   TempFolder folder;
   const int status = on_small_disk(folder.path(), "2m", [&] {
     AttemptStore store(folder.path());
@@ -55,7 +55,8 @@ TEST_CASE("disk full: the manifest cannot be written: outcome disk, with the pat
     draft.outcome = Outcome::ok;
     const AttemptFinished result = store.finish(draft);
     if (result.outcome != Outcome::disk || result.checkpoint) return 2;
-    if (result.reason.find("manifest.json") == std::string::npos) return 3;
+    if (result.reason.find(store.attempt_folder(ref)) == std::string::npos) return 3;
+    if (result.reason.find("No space left") == std::string::npos) return 5;
     // Room was made by dropping what is of no use, and the result is durable after all.
     const auto stored = store.recover();
     if (stored.size() != 1 || stored[0].outcome != Outcome::disk) return 4;

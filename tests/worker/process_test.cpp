@@ -32,6 +32,8 @@ TEST_CASE("process: exit codes and signals come through, and their classes") {
     CHECK((exit->signal != 0 ? outcome_of_signal(exit->signal, false)
                              : outcome_of_exit(exit->exit_code)) == row.outcome);
     CHECK(std::holds_alternative<ProcessTreeEmpty>(run.events.back()));
+    CHECK(run.family.supervisors().empty());             // reaped, not a zombie
+    CHECK_FALSE(read_process(run.process->supervisor()));
   }
 }
 
@@ -44,7 +46,8 @@ TEST_CASE("process: a command that cannot run is told with its reason") {
   run.process = std::move(*started);
   REQUIRE(run.run_until_empty());
   REQUIRE(run.find<ProcessNotStarted>() != nullptr);
-  CHECK(run.find<ProcessNotStarted>()->error.what.find("No such file") != std::string::npos);
+  CHECK(run.find<ProcessNotStarted>()->error.line() ==
+        "no-such-program-here: cannot run the command: No such file or directory");
   CHECK(run.find<ProcessExited>() == nullptr);
 }
 
