@@ -10,29 +10,36 @@ namespace {
 
 using Broken = std::vector<std::string>;
 
+// Made into text only when something is broken: this runs after every handler of every test.
+struct Named {
+  const Core& core;
+  StageAt at;
+  std::string text() const { return to_string(ref_of(core, at)); }
+};
+
 bool is_dead_end(StageState state) {
   return state == StageState::failed || state == StageState::cancelled ||
          state == StageState::blocked;
 }
 
-void check_attempts(const std::string& name, const Stage& stage, Broken& broken) {
+void check_attempts(const Named& name, const Stage& stage, Broken& broken) {
   for (std::size_t i = 1; i < stage.attempts.size(); ++i) {
     if (stage.attempts[i - 1].number >= stage.attempts[i].number) {
-      broken.push_back(fmt::format("{}: attempt numbers do not grow", name));
+      broken.push_back(fmt::format("{}: attempt numbers do not grow", name.text()));
     }
     if (!stage.attempts[i - 1].outcome) {
-      broken.push_back(fmt::format("{}: attempt {} was never ended", name,
+      broken.push_back(fmt::format("{}: attempt {} was never ended", name.text(),
                                    stage.attempts[i - 1].number.value));
     }
   }
   const std::int32_t last = stage.attempts.empty() ? 0 : stage.attempts.back().number.value;
   if (last != stage.attempt.value) {
-    broken.push_back(fmt::format("{}: attempt {} but the last record is {}", name,
+    broken.push_back(fmt::format("{}: attempt {} but the last record is {}", name.text(),
                                  stage.attempt.value, last));
   }
   const bool open = !stage.attempts.empty() && !stage.attempts.back().outcome;
   if (open != is_active(stage.state)) {
-    broken.push_back(fmt::format("{}: {} with {} attempt", name, to_string(stage.state),
+    broken.push_back(fmt::format("{}: {} with {} attempt", name.text(), to_string(stage.state),
                                  open ? "an open" : "no open"));
   }
   const auto successes = std::count_if(
@@ -40,12 +47,12 @@ void check_attempts(const std::string& name, const Stage& stage, Broken& broken)
         return record.number > stage.base_attempt && record.outcome == Outcome::ok;
       });
   if (successes > (stage.state == StageState::done ? 1 : 0)) {
-    broken.push_back(fmt::format("{}: {} with {} successful attempts", name,
+    broken.push_back(fmt::format("{}: {} with {} successful attempts", name.text(),
                                  to_string(stage.state), successes));
   }
 }
 
-void check_needs(const Job& job, std::uint32_t index, const std::string& name, Broken& broken) {
+void check_needs(const Job& job, std::uint32_t index, const Named& name, Broken& broken) {
   const Stage& stage = job.stages[index];
   int unmet = 0;
   bool dead_end = false;
@@ -54,21 +61,21 @@ void check_needs(const Job& job, std::uint32_t index, const std::string& name, B
     if (is_dead_end(job.stages[need].state)) dead_end = true;
   }
   if (unmet != stage.unmet) {
-    broken.push_back(fmt::format("{}: unmet is {}, counted {}", name, stage.unmet, unmet));
+    broken.push_back(fmt::format("{}: unmet is {}, counted {}", name.text(), stage.unmet, unmet));
   }
   const bool needs_all = stage.state == StageState::ready || is_active(stage.state) ||
                          has_result(stage.state);
   if (needs_all && unmet > 0) {
-    broken.push_back(fmt::format("{}: {} without what it needs", name, to_string(stage.state)));
+    broken.push_back(fmt::format("{}: {} without what it needs", name.text(), to_string(stage.state)));
   }
   if (stage.state == StageState::waiting && unmet == 0) {
-    broken.push_back(fmt::format("{}: waiting for nothing", name));
+    broken.push_back(fmt::format("{}: waiting for nothing", name.text()));
   }
   if (stage.state == StageState::waiting && dead_end) {
-    broken.push_back(fmt::format("{}: waiting for what cannot come", name));
+    broken.push_back(fmt::format("{}: waiting for what cannot come", name.text()));
   }
   if (stage.state == StageState::blocked && !dead_end) {
-    broken.push_back(fmt::format("{}: blocked, but nothing blocks it", name));
+    broken.push_back(fmt::format("{}: blocked, but nothing blocks it", name.text()));
   }
 }
 
@@ -81,42 +88,42 @@ bool is_queued(const Core& core, const Job& job, StageAt at, const Stage& stage)
   return queue != user->second.end() && queue->second.contains(at);
 }
 
-void check_places(const Core& core, const Job& job, StageAt at, const std::string& name,
+void check_places(const Core& core, const Job& job, StageAt at, const Named& name,
                   Broken& broken) {
   const Stage& stage = job.stages[at.index];
   const int places = (is_queued(core, job, at, stage) ? 1 : 0) +
                      (core.delayed.contains({stage.not_before_mono_ms, at}) ? 1 : 0);
   if (places != (stage.state == StageState::ready ? 1 : 0)) {
-    broken.push_back(fmt::format("{}: {} and in {} ready queues", name, to_string(stage.state),
+    broken.push_back(fmt::format("{}: {} and in {} ready queues", name.text(), to_string(stage.state),
                                  places));
   }
   if (has_result(stage.state)) {
     if (!stage.result || !stage.result->checkpoint) {
-      broken.push_back(fmt::format("{}: {} without a checkpoint", name, to_string(stage.state)));
+      broken.push_back(fmt::format("{}: {} without a checkpoint", name.text(), to_string(stage.state)));
     }
     const auto same = core.done_by_key.find(stage.key);
     if (same == core.done_by_key.end() || !same->second.contains(at)) {
-      broken.push_back(fmt::format("{}: its key is not in the index", name));
+      broken.push_back(fmt::format("{}: its key is not in the index", name.text()));
     }
   }
   const auto live = core.live.find(at);
   if ((live != core.live.end()) != is_active(stage.state)) {
-    broken.push_back(fmt::format("{}: {} and {}", name, to_string(stage.state),
+    broken.push_back(fmt::format("{}: {} and {}", name.text(), to_string(stage.state),
                                  live != core.live.end() ? "live" : "not live"));
     return;
   }
   if (live == core.live.end()) return;
   const AttemptRef current = attempt_of(core, at);
   if (live->second.ref != current) {
-    broken.push_back(fmt::format("{}: live attempt is {}", name, to_string(live->second.ref)));
+    broken.push_back(fmt::format("{}: live attempt is {}", name.text(), to_string(live->second.ref)));
   }
   const Worker* worker = find_worker(core, live->second.worker);
   const auto held = worker ? worker->held.find(current) : decltype(worker->held.find(current)){};
   if (worker == nullptr || worker->state == WorkerState::lost) {
-    broken.push_back(fmt::format("{}: active on {}, which is not there", name,
+    broken.push_back(fmt::format("{}: active on {}, which is not there", name.text(),
                                  live->second.worker.value));
   } else if (held == worker->held.end() || held->second.stopping) {
-    broken.push_back(fmt::format("{}: {} does not hold it", name, worker->name.value));
+    broken.push_back(fmt::format("{}: {} does not hold it", name.text(), worker->name.value));
   }
 }
 
@@ -187,7 +194,7 @@ std::vector<std::string> check_invariants(const Core& core) {
     StateCounts counts{};
     for (std::uint32_t i = 0; i < job.stages.size(); ++i) {
       const Stage& stage = job.stages[i];
-      const std::string name = to_string(ref_of(core, {id, i}));
+      const Named name{core, {id, i}};
       counts[static_cast<std::size_t>(stage.state)] += 1;
       check_attempts(name, stage, broken);
       check_needs(job, i, name, broken);

@@ -16,8 +16,9 @@ constexpr std::size_t job_name_bytes_max = 128;
 void read_name(const YamlMap& map, JobSpec& spec) {
   if (!map.has("name")) return map.problem("name", "is missing", "name: my-job");
   if (map.text("name", spec.name) && !is_name(spec.name, job_name_bytes_max)) {
-    map.problem("name", fmt::format("is not a name: 1 to {} bytes in one line, no control characters",
-                                    job_name_bytes_max));
+    map.problem("name",
+                fmt::format("is not a name: 1 to {} bytes in one line, no control characters",
+                            job_name_bytes_max));
   }
 }
 
@@ -46,7 +47,8 @@ void read_job(const YamlMap& map, JobSpec& spec, const JobFileContext& context) 
   if (drafts.empty()) return;
   spec.stages = order_stages(drafts, problems);
   // A circle would make "comes before" meaningless.
-  if (!spec.stages.empty()) check_measurable(drafts, spec.red_lines, map.place("red_lines"), problems);
+  if (!spec.stages.empty())
+    check_measurable(drafts, spec.red_lines, map.place("red_lines"), problems);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The words of a job file: its keys by section and the kinds of stages. Knows words only; the parser
-// reads no key that is not here, and schema/job.schema.json is held against it by a test.
+// The words of a job file: its keys by section and the kinds of stages. Knows words only; the
+// parser reads no key that is not here, and schema/job.schema.json is held against it by a test.
 #pragma once
 
 #include <map>

@@ -120,7 +120,8 @@ void JobFileContext::path(const YamlMap& map, const char* key, std::string& valu
 void read_night(const YamlMap& map, NightSpec& night, YamlProblems& problems) {
   const auto part = section(map, "night", "night", problems);
   if (!part) return;
-  for (const auto& [key, value] : {std::pair{"start", &night.start}, {"deadline", &night.deadline}}) {
+  for (const auto& [key, value] :
+       {std::pair{"start", &night.start}, {"deadline", &night.deadline}}) {
     std::string text;
     if (!part->text(key, text)) continue;
     const Result<int> minutes = parse_time_of_day(text);
@@ -185,7 +186,8 @@ void read_watchdog(const YamlMap& map, WatchdogSpec& watchdog, YamlProblems& pro
     for (const char* key : {"max_growth", "min_free"}) {
       memory->size(key, unused);
       if (memory->has(key)) {
-        problems.warn(memory->place(key), memory->path(key) + " is not built yet and watches nothing");
+        problems.warn(memory->place(key),
+                      memory->path(key) + " is not built yet and watches nothing");
       }
     }
   }
@@ -262,8 +264,9 @@ void read_text_map(const YamlMap& map, const char* key, std::map<std::string, st
     if (!is_name(entry.key, 128)) {
       problems.add(entry.place, map.path(key) + ": a name has 1 to 128 bytes in one line");
     } else if (entry.value->kind != YamlNode::Kind::scalar || entry.value->text.empty()) {
-      problems.add(entry.value->place, fmt::format("{}.{}: expected a text, found {}", map.path(key),
-                                                   entry.key, kind_text(*entry.value)));
+      problems.add(entry.value->place,
+                   fmt::format("{}.{}: expected a text, found {}", map.path(key), entry.key,
+                               kind_text(*entry.value)));
     } else {
       texts[entry.key] = entry.value->text;
     }

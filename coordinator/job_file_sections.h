@@ -29,7 +29,8 @@ struct JobFileContext {
   void path(const YamlMap& map, const char* key, std::string& value) const;
 };
 
-// Each reads the section at its key of `map` over the values that are there; absent changes nothing.
+// Each reads the section at its key of `map` over the values that are there; absent changes
+// nothing.
 void read_night(const YamlMap& map, NightSpec& night, YamlProblems& problems);
 void read_bench(const YamlMap& map, BenchSpec& bench, YamlProblems& problems);
 void read_red_lines(const YamlMap& map, RedLines& lines, YamlProblems& problems);

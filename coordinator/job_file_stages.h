@@ -1,5 +1,5 @@
-// The stages of a job file. Private to job_file*.cpp. Knows the kinds and their parameters; must not
-// know how a stage computes.
+// The stages of a job file. Private to job_file*.cpp. Knows the kinds and their parameters; must
+// not know how a stage computes.
 #pragma once
 
 #include <optional>

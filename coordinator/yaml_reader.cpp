@@ -40,7 +40,8 @@ std::vector<Error> YamlProblems::errors(const std::string& path) const {
     errors.push_back(std::move(problem.error));
   }
   if (left_out_ > 0) {
-    errors.push_back({ErrorCode::invalid_argument, fmt::format("and {} more", left_out_), path, ""});
+    errors.push_back(
+        {ErrorCode::invalid_argument, fmt::format("and {} more", left_out_), path, ""});
   }
   return errors;
 }

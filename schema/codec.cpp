@@ -202,7 +202,8 @@ void Reader::read_integer(const char* key, std::int64_t& value, std::int64_t min
   std::int64_t whole = 0;
   if (found->is_number_unsigned()) {
     const auto positive = found->get<std::uint64_t>();
-    if (positive > INT64_MAX) return refuse(key, "is out of range, expected " + range_text(min, max));
+    if (positive > INT64_MAX)
+      return refuse(key, "is out of range, expected " + range_text(min, max));
     whole = static_cast<std::int64_t>(positive);
   } else if (found->is_number_integer()) {
     whole = found->get<std::int64_t>();
@@ -217,7 +218,8 @@ void Reader::read_integer(const char* key, std::int64_t& value, std::int64_t min
     return wrong(key, range_text(min, max), *found);
   }
   if (whole < min || whole > max) {
-    return refuse(key, std::to_string(whole) + " is out of range, expected " + range_text(min, max));
+    return refuse(key,
+                  std::to_string(whole) + " is out of range, expected " + range_text(min, max));
   }
   value = whole;
 }

@@ -6,8 +6,8 @@
 //   }
 //
 // Writer makes a JSON object of it; Reader fills the struct from an object that a peer or a file
-// sent, keeps the first error with its place ("message heartbeat: attempts[2].ref.attempt: ...") and
-// does nothing after it. The Reader allocates only for values that it has accepted.
+// sent, keeps the first error with its place ("message heartbeat: attempts[2].ref.attempt: ...")
+// and does nothing after it. The Reader allocates only for values that it has accepted.
 #pragma once
 
 #include <cmath>

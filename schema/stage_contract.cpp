@@ -25,7 +25,8 @@ namespace {
 
 // A path that stays inside the checkpoint: whoever copies files by a manifest writes where it says.
 bool is_inside(std::string_view path) {
-  if (path.empty() || path.front() == '/' || path.find('\0') != std::string_view::npos) return false;
+  if (path.empty() || path.front() == '/' || path.find('\0') != std::string_view::npos)
+    return false;
   for (std::size_t begin = 0; begin <= path.size();) {
     const std::size_t end = std::min(path.find('/', begin), path.size());
     const std::string_view part = path.substr(begin, end - begin);

@@ -101,8 +101,8 @@ struct Agent::OnMessage {
 void Agent::on_message(const Message& message, std::int64_t now_ms) {
   const auto* welcome = std::get_if<WorkerWelcome>(&message);
   if (welcome != nullptr && welcome->server_epoch < epoch_) {
-    log("welcome_refused", {{"epoch", std::to_string(welcome->server_epoch)},
-                            {"known", std::to_string(epoch_)}});
+    log("welcome_refused",
+        {{"epoch", std::to_string(welcome->server_epoch)}, {"known", std::to_string(epoch_)}});
     return;
   }
   last_word_ms_ = now_ms;
@@ -125,7 +125,7 @@ void Agent::on_welcome(const WorkerWelcome& welcome, std::int64_t now_ms) {
   const bool is_new = welcome.server_epoch > epoch_;
   epoch_ = welcome.server_epoch;
   if (!hello_open_) {
-    if (is_new) say_hello(now_ms);   // a coordinator that has started since, and does not know us
+    if (is_new) say_hello(now_ms);  // a coordinator that has started since, and does not know us
     return;
   }
   hello_open_ = false;
@@ -211,7 +211,7 @@ void Agent::on_stop(const StopAttempt& stop) {
     return;
   }
   if (attempt->state == State::finished) return report(*attempt);
-  if (attempt->state == State::sealing) return;   // its report is on the way
+  if (attempt->state == State::sealing) return;  // its report is on the way
   ask_to_stop(*attempt, stop);
 }
 
@@ -237,10 +237,10 @@ void Agent::on_commit(const CommitCheckpoint& commit) {
     return;
   }
   if (attempt != nullptr) {
-    if (attempt->committing) return;   // its answer is on the way
+    if (attempt->committing) return;  // its answer is on the way
     attempt->committing = true;
   }
-  act(CommitAttempt{commit.ref});   // forgotten ones, too: the disk knows
+  act(CommitAttempt{commit.ref});  // forgotten ones, too: the disk knows
 }
 
 void Agent::on_acknowledged(const AttemptAcknowledged& acknowledged) {
@@ -293,13 +293,13 @@ void Agent::watch_alone(std::int64_t now_ms) {
       continue;
     }
     if (fence) {
-      ask_to_stop(attempt, {ref, Outcome::lost,
-                            "no word from the coordinator for " + std::to_string(silence / 1000) +
-                                " s"});
+      ask_to_stop(attempt,
+                  {ref, Outcome::lost,
+                   "no word from the coordinator for " + std::to_string(silence / 1000) + " s"});
       continue;
     }
-    const Verdict verdict = judge_alone(attempt.record.pulse(now_ms), disk_,
-                                        attempt.order.watchdog, attempt.order.wall_limit_ms);
+    const Verdict verdict = judge_alone(attempt.record.pulse(now_ms), disk_, attempt.order.watchdog,
+                                        attempt.order.wall_limit_ms);
     if (const auto ended = attempt.watch.on_look(verdict)) {
       ask_to_stop(attempt, {ref, ended->outcome, ended->reason + "; decided without coordinator"});
     }
@@ -326,7 +326,9 @@ void Agent::send_heartbeat(std::int64_t now_ms) {
       pulse.phase = "sealing";
       pulse.quiet_left_ms = std::max(pulse.quiet_left_ms, 10 * heartbeat_ms_);
     } else if (attempt.stop_sent) {
-      pulse.phase = attempt.survivors.empty() ? "ending" : clip_utf8("ending: " + attempt.survivors, wire::name_bytes_max);
+      pulse.phase = attempt.survivors.empty()
+                        ? "ending"
+                        : clip_utf8("ending: " + attempt.survivors, wire::name_bytes_max);
     }
     beat.attempts.push_back(std::move(pulse));
   }

@@ -12,12 +12,12 @@
 // finished   the result is on disk; reported after each (re)connect until it is acknowledged
 //
 // Silence. Any message from the coordinator renews the lease. Past half the lease the agent asks
-// (hello), past the whole lease it makes its connection anew, backing off 1 -> 32 s, and watches its
-// attempts alone (cut_off_watch.h). It does not end them then: a coordinator that restarts finds its
-// stages running. Only after `fence_after_ms` it ends them itself as `lost`, so that an attempt which
-// was given to somebody else does not run for ever; that time is longer than any amnesty of a
-// coordinator, whose guard is the attempt number anyway. Finished results stay until they are
-// acknowledged.
+// (hello), past the whole lease it makes its connection anew, backing off 1 -> 32 s, and watches
+// its attempts alone (cut_off_watch.h). It does not end them then: a coordinator that restarts
+// finds its stages running. Only after `fence_after_ms` it ends them itself as `lost`, so that an
+// attempt which was given to somebody else does not run for ever; that time is longer than any
+// amnesty of a coordinator, whose guard is the attempt number anyway. Finished results stay until
+// they are acknowledged.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ namespace nightshift {
 
 struct AgentOptions {
   WorkerId worker;
-  std::string session;                          // random, new at each start
+  std::string session;  // random, new at each start
   std::string host;
   std::int64_t pid = 0;
   std::string software;
@@ -45,20 +45,36 @@ struct AgentOptions {
   std::int64_t fence_after_ms = 10 * 60'000;
   std::int64_t backoff_ms_min = 1'000;
   std::int64_t backoff_ms_max = 32'000;
-  std::int64_t report_again_ms = 10'000;        // an end without an answer: a full queue dropped it
-  std::int64_t goodbye_ms = 2'000;              // waits so long for acknowledgements when it ends
+  std::int64_t report_again_ms = 10'000;  // an end without an answer: a full queue dropped it
+  std::int64_t goodbye_ms = 2'000;        // waits so long for acknowledgements when it ends
 };
 
 // ---- Actions --------------------------------------------------------------------------------
-struct SendMessage { Message message; };
-struct StartStage { AssignAttempt order; };        // prepare the folder, start the process
-struct StopStage { AttemptRef ref; std::int64_t grace_ms = 0; };
-struct FinishAttempt { AttemptFinished draft; };   // seal and make durable
-struct CommitAttempt { AttemptRef ref; };          // rename out/ to its final place
-struct ForgetAttempt { AttemptRef ref; bool accepted = false; };
-struct ReadLog { LogRequest request; };
-struct Reconnect {};                               // a new socket
-struct WriteLog {                                  // a line in the worker's own log
+struct SendMessage {
+  Message message;
+};
+struct StartStage {
+  AssignAttempt order;
+};  // prepare the folder, start the process
+struct StopStage {
+  AttemptRef ref;
+  std::int64_t grace_ms = 0;
+};
+struct FinishAttempt {
+  AttemptFinished draft;
+};  // seal and make durable
+struct CommitAttempt {
+  AttemptRef ref;
+};  // rename out/ to its final place
+struct ForgetAttempt {
+  AttemptRef ref;
+  bool accepted = false;
+};
+struct ReadLog {
+  LogRequest request;
+};
+struct Reconnect {};  // a new socket
+struct WriteLog {     // a line in the worker's own log
   std::string event;
   std::vector<std::pair<std::string, std::string>> fields;
 };
@@ -115,13 +131,13 @@ class Agent {
     AssignAttempt order;
     AttemptRecord record;
     CutOffWatch watch;
-    std::int64_t pid = 0;            // 0: not yet running
+    std::int64_t pid = 0;  // 0: not yet running
     std::string log_path;
     std::string survivors;
     std::optional<StopAttempt> stop;
     bool stop_sent = false;
     bool committing = false;
-    AttemptFinished result;          // finished
+    AttemptFinished result;  // finished
   };
   struct OnMessage;
 
@@ -154,7 +170,7 @@ class Agent {
   DiskSample disk_;
 
   bool connected_ = false;
-  bool hello_open_ = false;          // said, not answered
+  bool hello_open_ = false;  // said, not answered
   bool welcomed_ = false;
   std::int64_t epoch_ = 0;
   std::int64_t heartbeat_ms_ = 1'000;
@@ -169,8 +185,8 @@ class Agent {
   std::int64_t next_look_ms_;
   bool fenced_ = false;
 
-  std::string terminating_;          // why; empty: it is not
-  std::int64_t exit_ms_ = 0;         // all stages are gone: leaves then at the latest
+  std::string terminating_;   // why; empty: it is not
+  std::int64_t exit_ms_ = 0;  // all stages are gone: leaves then at the latest
   bool exit_said_ = false;
 };
 

@@ -15,7 +15,7 @@ void Agent::on_stage_started(const AttemptRef& ref, std::int64_t pid, const std:
   attempt->record.on_started(now_ms);
   log("stage_started", {{"attempt", to_string(ref)}, {"pid", std::to_string(pid)}});
   report(*attempt);
-  if (attempt->stop) ask_to_stop(*attempt, *attempt->stop);   // it came while preparing
+  if (attempt->stop) ask_to_stop(*attempt, *attempt->stop);  // it came while preparing
 }
 
 void Agent::on_prepare_failed(const AttemptRef& ref, const Error& error, std::int64_t now_ms) {
@@ -87,7 +87,9 @@ void Agent::on_committed(const AttemptRef& ref, const Status& status) {
   send(CheckpointCommitted{ref, status.ok(), status ? "" : status.error().line()});
 }
 
-void Agent::on_log_read(const LogChunk& chunk) { send(chunk); }
+void Agent::on_log_read(const LogChunk& chunk) {
+  send(chunk);
+}
 
 void Agent::on_sample(const AttemptRef& ref, const AttemptSample& sample, std::int64_t now_ms) {
   Attempt* attempt = find(ref);

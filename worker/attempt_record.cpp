@@ -1,10 +1,9 @@
 #include "worker/attempt_record.h"
 
+#include <fmt/format.h>
 #include <string.h>
 
 #include <algorithm>
-
-#include <fmt/format.h>
 
 namespace nightshift {
 
@@ -126,9 +125,9 @@ void AttemptRecord::judge(AttemptFinished& result) const {
     reason = fmt::format("exit code {}", exit.exit_code);
   } else {
     result.outcome = outcome_of_signal(exit.signal, exit.oom_killed);
-    reason = exit.oom_killed ? "killed by the kernel: out of memory"
-                             : fmt::format("ended by signal {} ({})", exit.signal,
-                                           ::strsignal(exit.signal));
+    reason = exit.oom_killed
+                 ? "killed by the kernel: out of memory"
+                 : fmt::format("ended by signal {} ({})", exit.signal, ::strsignal(exit.signal));
   }
   if (result.outcome == Outcome::ok) return;
   if (error_) reason = Error{ErrorCode::internal, error_->what, error_->where, error_->hint}.line();
@@ -155,16 +154,16 @@ AttemptFinished AttemptRecord::draft(const std::optional<StopAttempt>& stop,
   result.red_lines = red_lines_;
   result.notes = notes_;
   if (malformed_ > 0) {
-    result.notes.push_back(
-        fmt::format("{} report line(s) were malformed; the first: {}", malformed_, first_malformed_));
+    result.notes.push_back(fmt::format("{} report line(s) were malformed; the first: {}",
+                                       malformed_, first_malformed_));
   }
   if (lines_dropped > 0) {
     result.notes.push_back(fmt::format("{} report line(s) longer than {} bytes were dropped",
                                        lines_dropped, contract::report_line_bytes_max));
   }
   if (left_out_ > 0) {
-    result.notes.push_back(fmt::format("{} report lines beyond the bounds were left out",
-                                       left_out_));
+    result.notes.push_back(
+        fmt::format("{} report lines beyond the bounds were left out", left_out_));
   }
   return result;
 }

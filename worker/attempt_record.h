@@ -24,9 +24,9 @@ struct AttemptSample {
 };
 
 struct StageExit {
-  int exit_code = -1;        // -1: ended by `signal`
+  int exit_code = -1;  // -1: ended by `signal`
   int signal = 0;
-  bool oom_killed = false;   // the kernel counted an OOM kill while it ran
+  bool oom_killed = false;  // the kernel counted an OOM kill while it ran
 };
 
 class AttemptRecord {
@@ -70,7 +70,7 @@ class AttemptRecord {
   std::int64_t malformed_ = 0;
   std::string first_malformed_;
   std::size_t kept_bytes_ = 0;
-  std::int64_t left_out_ = 0;   // metrics and notes beyond the bounds
+  std::int64_t left_out_ = 0;  // metrics and notes beyond the bounds
 };
 
 }  // namespace nightshift

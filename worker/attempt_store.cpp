@@ -94,8 +94,8 @@ Status AttemptStore::check_inputs(const AssignAttempt& order) const {
     if (input == order.order.inputs.end() || expected.empty()) continue;
     auto manifest = check_checkpoint(input->second);
     if (!manifest) {
-      manifest.error().what = "the checkpoint of " + stage + " is not usable: " +
-                              manifest.error().what;
+      manifest.error().what =
+          "the checkpoint of " + stage + " is not usable: " + manifest.error().what;
       return std::move(manifest.error());
     }
     if (manifest->digest() != expected) {
@@ -171,8 +171,7 @@ Result<PreparedAttempt> AttemptStore::prepare(const AssignAttempt& order,
     }
     return std::move(filled.error());
   }
-  prepared.environment =
-      stage_environment(own_environment, order, prepared.folder, prepared.temp);
+  prepared.environment = stage_environment(own_environment, order, prepared.folder, prepared.temp);
   return prepared;
 }
 
@@ -180,10 +179,10 @@ Status AttemptStore::fill_folder(const AssignAttempt& order, PreparedAttempt& pr
   NS_TRY(make_new_folder(prepared.folder + "/out"));
   NS_TRY(write_file_durable(prepared.folder + "/spec.json", to_json_text(order.order)));
   NS_TRY_ASSIGN(prepared.temp, make_temp(order, prepared.folder));
-  prepared.log.reset(::open(prepared.log_path.c_str(),
-                            O_WRONLY | O_APPEND | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  prepared.log.reset(
+      ::open(prepared.log_path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (!prepared.log.is_open()) return errno_error(errno, "create the log", prepared.log_path);
-  NS_TRY(make_state(order.ref));   // last: what fails before it leaves the state where it was
+  NS_TRY(make_state(order.ref));  // last: what fails before it leaves the state where it was
   NS_TRY(fsync_path(prepared.folder));
   return fsync_path(parent_folder(prepared.folder));
 }
@@ -247,7 +246,7 @@ Status AttemptStore::commit(const AttemptRef& ref) {
     return Error{ErrorCode::conflict, "another checkpoint is at this place already", place, ""};
   }
   const std::string path = folder + "/result.json";
-  if (!is_file(path)) return {};   // acknowledged before
+  if (!is_file(path)) return {};  // acknowledged before
   NS_TRY_ASSIGN(AttemptFinished result, read_result(path));
   if (result.committed) return {};
   result.committed = true;

@@ -11,8 +11,8 @@
 //
 // A crash between any two steps leaves one of: no result (the attempt is lost and is not reported),
 // a result without commit (reported again), out/ renamed but the result not marked (found by
-// recover(), which marks it). An attempt that has no result when the worker starts is abandoned: its
-// log and state/ stay, its out/ and TMPDIR go.
+// recover(), which marks it). An attempt that has no result when the worker starts is abandoned:
+// its log and state/ stay, its out/ and TMPDIR go.
 //
 // Calls may take as long as the disk does: the loop makes them on background threads. Two calls at
 // the same time are fine for different stages; the agent keeps those of one stage in order.
@@ -31,7 +31,7 @@ namespace nightshift {
 struct PreparedAttempt {
   std::string folder;
   std::string log_path;
-  std::string temp;          // its TMPDIR
+  std::string temp;  // its TMPDIR
   UniqueFd log;
   std::vector<std::string> environment;
 };
@@ -48,8 +48,9 @@ class AttemptStore {
   // exists, an input that is missing or another one than expected).
   Result<PreparedAttempt> prepare(const AssignAttempt& order,
                                   const std::vector<std::string>& own_environment);
-  // The process tree is empty: seals out/ when the draft says ok, adds the tail of the log, and makes
-  // the result durable. What cannot be sealed or written changes the outcome, never goes unsaid.
+  // The process tree is empty: seals out/ when the draft says ok, adds the tail of the log, and
+  // makes the result durable. What cannot be sealed or written changes the outcome, never goes
+  // unsaid.
   AttemptFinished finish(AttemptFinished draft);
   // Renames out/ to its final place. Doing it again is fine.
   Status commit(const AttemptRef& ref);

@@ -65,7 +65,9 @@ void BackgroundThread::post(Work work) {
   shared_->changed.notify_all();
 }
 
-int BackgroundThread::fd() const { return shared_->wake.get(); }
+int BackgroundThread::fd() const {
+  return shared_->wake.get();
+}
 
 void BackgroundThread::run_completions() {
   std::vector<Completion> done;

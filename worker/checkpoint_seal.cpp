@@ -17,8 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Found {
-  std::vector<std::string> files;     // relative, sorted
-  std::vector<std::string> folders;   // relative, deepest first
+  std::vector<std::string> files;    // relative, sorted
+  std::vector<std::string> folders;  // relative, deepest first
 };
 
 Result<Found> find_all(const std::string& folder) {
@@ -46,7 +46,7 @@ Result<Found> find_all(const std::string& folder) {
 }
 
 Result<std::int64_t> file_size(const std::string& path) {
-  struct stat info{};
+  struct stat info {};
   if (::lstat(path.c_str(), &info) != 0) return errno_error(errno, "look at", path);
   if (!S_ISREG(info.st_mode)) return Error{ErrorCode::corrupt, "is not a plain file", path, ""};
   return static_cast<std::int64_t>(info.st_size);

@@ -18,8 +18,8 @@ struct DiskSample {
 };
 
 struct Verdict {
-  Outcome outcome = Outcome::ok;   // ok: healthy, or only log/warn is asked for
-  std::string reason;              // the value and the limit
+  Outcome outcome = Outcome::ok;  // ok: healthy, or only log/warn is asked for
+  std::string reason;             // the value and the limit
 };
 
 // One look.

@@ -33,12 +33,12 @@ Status make_new_folder(const std::string& path) {
 }
 
 bool is_folder(const std::string& path) {
-  struct stat info{};
+  struct stat info {};
   return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
 }
 
 bool is_file(const std::string& path) {
-  struct stat info{};
+  struct stat info {};
   return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
 }
 
@@ -129,7 +129,7 @@ Result<std::string> read_file(const std::string& path, std::int64_t bytes_max) {
 }
 
 Status rename_durable(const std::string& from, const std::string& to) {
-  struct stat info{};
+  struct stat info {};
   if (::lstat(to.c_str(), &info) == 0) {
     return Error{ErrorCode::conflict, "cannot rename " + from + ": the target is there already", to,
                  ""};

@@ -46,8 +46,9 @@ Result<std::vector<std::string>> list_folder(const std::string& path);
 // Everything below and the folder itself, links are not followed; absent is fine.
 Status remove_tree(const std::string& path);
 
-Status fsync_path(const std::string& path);   // a file or a folder
-// Temporary file beside it, fsync, rename, fsync of the folder: the old or the new text, never half.
+Status fsync_path(const std::string& path);  // a file or a folder
+// Temporary file beside it, fsync, rename, fsync of the folder: the old or the new text, never
+// half.
 Status write_file_durable(const std::string& path, std::string_view text);
 // Refuses a file longer than `bytes_max`.
 Result<std::string> read_file(const std::string& path, std::int64_t bytes_max);

@@ -35,7 +35,7 @@ std::string_view clip_front(std::string_view text, std::size_t bytes_max) {
 }  // namespace
 
 std::string last_lines(std::string_view text, std::size_t bytes_max) {
-  std::vector<std::string> lines;   // the last one first
+  std::vector<std::string> lines;  // the last one first
   std::size_t total = 0;
   if (text.empty()) return "";
   if (text.back() == '\n') text.remove_suffix(1);
@@ -85,7 +85,7 @@ Result<LogPiece> read_log_piece(const std::string& path, std::int64_t offset,
                                 std::int64_t bytes_max) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd.is_open()) return errno_error(errno, "open the log", path);
-  struct stat info{};
+  struct stat info {};
   if (::fstat(fd.get(), &info) != 0) return errno_error(errno, "look at the log", path);
   LogPiece piece;
   piece.size = info.st_size;

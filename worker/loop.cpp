@@ -21,7 +21,8 @@ constexpr std::int64_t leftovers_wait_ms = 10'000;
 
 std::vector<std::string> own_environment() {
   std::vector<std::string> variables;
-  for (char** variable = environ; *variable != nullptr; ++variable) variables.emplace_back(*variable);
+  for (char** variable = environ; *variable != nullptr; ++variable)
+    variables.emplace_back(*variable);
   return variables;
 }
 
@@ -62,8 +63,7 @@ Status Loop::open() {
 Status Loop::end_leftovers() {
   const std::int64_t until = monotonic_ms() + leftovers_wait_ms;
   for (;;) {
-    const auto left =
-        processes_with_environment(contract::env_out, store_->root() + "/attempts/");
+    const auto left = processes_with_environment(contract::env_out, store_->root() + "/attempts/");
     if (left.empty()) return {};
     log_event("leftovers_killed", {{"processes", describe_processes(left)}});
     for (const ProcessInfo& process : left) signal_process(process, SIGKILL);
@@ -121,8 +121,7 @@ void Loop::on_signals() {
   while (::read(signals_.get(), &info, sizeof info) == sizeof info) {
     // The second one is impatience: the supervisors end their trees when this process is gone.
     if (agent_->is_terminating()) over_ = true;
-    agent_->on_terminate("signal " + std::to_string(info.ssi_signo),
-                         monotonic_ms());
+    agent_->on_terminate("signal " + std::to_string(info.ssi_signo), monotonic_ms());
   }
 }
 
@@ -148,7 +147,7 @@ void Loop::on_sockets() {
     } else {
       agent_->on_message(std::get<Message>(event), now);
     }
-    do_actions();   // in step: a reconnect makes the rest of these events stale, but harmless
+    do_actions();  // in step: a reconnect makes the rest of these events stale, but harmless
   }
 }
 
@@ -175,8 +174,7 @@ struct Loop::OnEvent {
     StageExit exit{event.exit_code, event.signal, false};
     if (event.signal == SIGKILL) {
       const auto after = oom_kills();
-      exit.oom_killed =
-          after && running.oom_kills_before && *after > *running.oom_kills_before;
+      exit.oom_killed = after && running.oom_kills_before && *after > *running.oom_kills_before;
     }
     agent().on_stage_exited(ref, exit);
   }
@@ -226,8 +224,7 @@ void Loop::start_process(const AssignAttempt& order, PreparedAttempt& prepared) 
     agent_->on_tree_empty(order.ref, 0, monotonic_ms());
     return;
   }
-  running_[order.ref] =
-      Running{std::move(*process), prepared.log_path, prepared.temp, oom_kills()};
+  running_[order.ref] = Running{std::move(*process), prepared.log_path, prepared.temp, oom_kills()};
 }
 
 // ---- probes ---------------------------------------------------------------------------------
@@ -237,7 +234,7 @@ void Loop::probe() {
   if (looking_ && now - look_begun_ms_ > look_silent_after_ms && !look_silent_) {
     look_silent_ = true;
     log_event("probe_silent", {{"ms", std::to_string(now - look_begun_ms_)}});
-    agent_->on_disk_sample({});   // unknown, and unknown never ends anything
+    agent_->on_disk_sample({});  // unknown, and unknown never ends anything
   }
   if (looking_ || now < next_look_ms_) return;
   looking_ = true;
@@ -250,8 +247,7 @@ void Loop::probe() {
   };
   std::vector<Target> targets;
   for (const auto& [ref, running] : running_) {
-    targets.push_back({ref, running.process->supervisor(), running.log_path,
-                       running.temp});
+    targets.push_back({ref, running.process->supervisor(), running.log_path, running.temp});
   }
   look_.post([this, store = store_, targets]() -> BackgroundThread::Completion {
     const std::int64_t begun = monotonic_ms();
@@ -263,7 +259,7 @@ void Loop::probe() {
                                                      file_bytes(target.log_path)});
     }
     DiskSample disk{disk_free(store->root()), disk_free(store->temp())};
-    for (const Target& target : targets) {   // a job may have asked for another place
+    for (const Target& target : targets) {  // a job may have asked for another place
       const auto free = disk_free(target.temp);
       if (free && disk.temp_free_bytes) {
         disk.temp_free_bytes = std::min(*free, *disk.temp_free_bytes);

@@ -22,10 +22,10 @@ namespace nightshift {
 struct LoopOptions {
   Access access;
   std::string root;
-  std::string temp;                               // empty: ROOT/tmp
-  std::string stage_program;                      // of the built-in kinds
+  std::string temp;           // empty: ROOT/tmp
+  std::string stage_program;  // of the built-in kinds
   std::string supervisor_program = "/proc/self/exe";
-  int parent_fd = -1;                             // its end means that the parent is gone
+  int parent_fd = -1;  // its end means that the parent is gone
   std::int64_t probe_interval_ms = 1'000;
   AgentOptions agent;
 };
@@ -64,19 +64,19 @@ class Loop {
   std::vector<std::string> command_of(const AssignAttempt& order) const;
 
   LoopOptions options_;
-  std::shared_ptr<AttemptStore> store_;   // shared with the background threads
+  std::shared_ptr<AttemptStore> store_;  // shared with the background threads
   ProcessFamily family_;
   CoordinatorSocket socket_;
-  BackgroundThread disk_;                 // folders and renames
-  BackgroundThread seal_;                 // hashes: minutes for a big checkpoint
-  BackgroundThread look_;                 // probes and log requests
+  BackgroundThread disk_;  // folders and renames
+  BackgroundThread seal_;  // hashes: minutes for a big checkpoint
+  BackgroundThread look_;  // probes and log requests
   std::optional<Agent> agent_;
   std::map<AttemptRef, Running> running_;
   UniqueFd signals_;
   UniqueFd parent_;
   bool over_ = false;
 
-  bool looking_ = false;                  // a probe is under way
+  bool looking_ = false;  // a probe is under way
   std::int64_t look_begun_ms_ = 0;
   std::int64_t next_look_ms_ = 0;
   bool look_silent_ = false;

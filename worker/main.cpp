@@ -1,10 +1,9 @@
 // nightshift-worker: the agent on one machine. Knows the command line; everything else is in the
 // library.
-#include <CLI/CLI.hpp>
-
 #include <sys/random.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -56,19 +55,23 @@ struct Arguments {
 
 void describe(CLI::App& app, Arguments& a) {
   app.add_option("--access", a.access, "Access file made by the coordinator")->required();
-  app.add_option("--root", a.root, "Folder for attempts and checkpoints; one worker each")->required();
+  app.add_option("--root", a.root, "Folder for attempts and checkpoints; one worker each")
+      ->required();
   app.add_option("--temp", a.temp, "Folder for the stages' TMPDIR (default: ROOT/tmp)");
   app.add_option("--name", a.name, "Name, unique at the coordinator")->capture_default_str();
   app.add_option("--slots", a.slots, "Stages at the same time")
-      ->check(CLI::Range(1, 1024))->capture_default_str();
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
   app.add_option("--label", a.labels, "Label that stages can ask for; repeatable")
       ->allow_extra_args(false);
   app.add_option("--stage-program", a.stage_program, "Program of the built-in stages");
   app.add_option("--stop-grace", a.stop_grace_s, "Seconds between SIGTERM and SIGKILL")
-      ->check(CLI::Range(0, 3600))->capture_default_str();
+      ->check(CLI::Range(0, 3600))
+      ->capture_default_str();
   app.add_option("--fence-after", a.fence_after_s,
                  "Seconds without a word from the coordinator after which running stages are ended")
-      ->check(CLI::Range(10, 7 * 86400))->capture_default_str();
+      ->check(CLI::Range(10, 7 * 86400))
+      ->capture_default_str();
   app.add_option("--parent-fd", a.parent_fd, "Descriptor whose end means that the parent is gone")
       ->check(CLI::Range(3, 1 << 20));
   app.set_version_flag("--version", "nightshift-worker 0.1.0");

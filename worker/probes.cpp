@@ -37,7 +37,7 @@ std::optional<std::int64_t> sum_kib(const std::string& path, std::string_view fi
   if (!text) return std::nullopt;
   const auto a = field(*text, first);
   const auto b = field(*text, second);
-  if (!a || !b) return std::nullopt;   // ended, or a kernel thread
+  if (!a || !b) return std::nullopt;  // ended, or a kernel thread
   return (*a + *b) * 1024;
 }
 
@@ -74,7 +74,7 @@ std::optional<std::int64_t> tree_memory(pid_t root, const std::vector<ProcessInf
   bool seen = false;
   for (const ProcessInfo& process : tree) {
     const auto bytes = process_memory(process.pid, tree.size() > 1);
-    if (!bytes) continue;   // ended in between
+    if (!bytes) continue;  // ended in between
     total += *bytes;
     seen = true;
   }
@@ -82,13 +82,13 @@ std::optional<std::int64_t> tree_memory(pid_t root, const std::vector<ProcessInf
 }
 
 std::optional<std::int64_t> disk_free(const std::string& path) {
-  struct statvfs info{};
+  struct statvfs info {};
   if (::statvfs(path.c_str(), &info) != 0) return std::nullopt;
   return static_cast<std::int64_t>(info.f_bavail) * static_cast<std::int64_t>(info.f_frsize);
 }
 
 std::optional<std::int64_t> file_bytes(const std::string& path) {
-  struct stat info{};
+  struct stat info {};
   if (::stat(path.c_str(), &info) != 0) return std::nullopt;
   return static_cast<std::int64_t>(info.st_size);
 }
@@ -121,7 +121,8 @@ WorkerResources own_resources(int slots, const std::vector<std::string>& labels)
   cpu_set_t set;
   CPU_ZERO(&set);
   const bool known = ::sched_getaffinity(0, sizeof set, &set) == 0;
-  resources.cores = std::max(1, known ? CPU_COUNT(&set) : static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)));
+  resources.cores =
+      std::max(1, known ? CPU_COUNT(&set) : static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)));
   resources.memory_bytes = static_cast<std::int64_t>(::sysconf(_SC_PHYS_PAGES)) *
                            static_cast<std::int64_t>(::sysconf(_SC_PAGESIZE));
   const std::string folder = cgroup_folder();

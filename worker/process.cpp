@@ -58,7 +58,9 @@ Result<UniqueFd> make_launch(const StageCommand& command) {
 }
 
 // Above every descriptor that the supervisor expects, so that no dup2 overwrites a source.
-UniqueFd raised(int fd) { return UniqueFd(::fcntl(fd, F_DUPFD_CLOEXEC, 16)); }
+UniqueFd raised(int fd) {
+  return UniqueFd(::fcntl(fd, F_DUPFD_CLOEXEC, 16));
+}
 
 Result<pid_t> spawn_supervisor(const std::string& program, int log, int control, int report,
                                int launch) {
@@ -68,8 +70,11 @@ Result<pid_t> spawn_supervisor(const std::string& program, int log, int control,
   posix_spawn_file_actions_init(&actions);
   posix_spawnattr_init(&attributes);
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-  const std::pair<int, int> places[] = {{0, 1}, {0, 2}, {1, supervisor::control_fd},
-                                        {2, supervisor::report_fd}, {3, supervisor::launch_fd}};
+  const std::pair<int, int> places[] = {{0, 1},
+                                        {0, 2},
+                                        {1, supervisor::control_fd},
+                                        {2, supervisor::report_fd},
+                                        {3, supervisor::launch_fd}};
   for (const auto& [source, target] : places) {
     posix_spawn_file_actions_adddup2(&actions, sources[source].get(), target);
   }
@@ -130,8 +135,8 @@ Result<std::unique_ptr<StageProcess>> StageProcess::start(ProcessFamily& family,
   NS_TRY_ASSIGN(const pid_t pid,
                 spawn_supervisor(family.program(), command.log_fd, control_there.get(),
                                  report_there.get(), launch.get()));
-  return std::unique_ptr<StageProcess>(
-      new StageProcess(family, command.arguments[0], pid, std::move(control_here), std::move(report_here)));
+  return std::unique_ptr<StageProcess>(new StageProcess(
+      family, command.arguments[0], pid, std::move(control_here), std::move(report_here)));
 }
 
 StageProcess::StageProcess(ProcessFamily& family, std::string program, pid_t supervisor,
@@ -213,14 +218,14 @@ void StageProcess::on_control_line(const std::string& line, std::vector<ProcessE
     events.push_back(ProcessStarted{static_cast<pid_t>(std::atol(rest.c_str()))});
   } else if (word == "failed") {
     exited_ = true;
-    events.push_back(ProcessNotStarted{errno_error(std::atoi(rest.c_str()), "run the command",
-                                                   program_)});
+    events.push_back(
+        ProcessNotStarted{errno_error(std::atoi(rest.c_str()), "run the command", program_)});
   } else if (word == "exited") {
     char* end = nullptr;
     const long code = std::strtol(rest.c_str(), &end, 10);
     exited_ = true;
-    events.push_back(ProcessExited{static_cast<int>(code),
-                                   static_cast<int>(std::strtol(end, nullptr, 10))});
+    events.push_back(
+        ProcessExited{static_cast<int>(code), static_cast<int>(std::strtol(end, nullptr, 10))});
   } else if (word == "leftovers") {
     events.push_back(ProcessNote{"processes outlived the stage and were ended: " + rest});
   } else if (word == "survivors") {

@@ -19,23 +19,31 @@
 namespace nightshift {
 
 // What happened since the last call, in order.
-struct ProcessStarted { pid_t pid = 0; };
-struct ProcessNotStarted { Error error; };        // followed by ProcessTreeEmpty
-struct ProcessReportLine { std::string line; };
-struct ProcessExited {                            // the first process; others may still live
-  int exit_code = -1;                             // -1: ended by `signal`
+struct ProcessStarted {
+  pid_t pid = 0;
+};
+struct ProcessNotStarted {
+  Error error;
+};  // followed by ProcessTreeEmpty
+struct ProcessReportLine {
+  std::string line;
+};
+struct ProcessExited {  // the first process; others may still live
+  int exit_code = -1;   // -1: ended by `signal`
   int signal = 0;
 };
-struct ProcessNote { std::string text; };         // leftovers, survivors: for people, with pids
-struct ProcessTreeEmpty {};                       // nothing is left; the last event
+struct ProcessNote {
+  std::string text;
+};                           // leftovers, survivors: for people, with pids
+struct ProcessTreeEmpty {};  // nothing is left; the last event
 using ProcessEvent = std::variant<ProcessStarted, ProcessNotStarted, ProcessReportLine,
                                   ProcessExited, ProcessNote, ProcessTreeEmpty>;
 
 struct StageCommand {
-  std::vector<std::string> arguments;             // argv; [0] is searched in the stage's own PATH
-  std::vector<std::string> environment;           // "NAME=value"
-  std::string folder;                             // working folder
-  int log_fd = -1;                                // stdout and stderr; stays the caller's
+  std::vector<std::string> arguments;    // argv; [0] is searched in the stage's own PATH
+  std::vector<std::string> environment;  // "NAME=value"
+  std::string folder;                    // working folder
+  int log_fd = -1;                       // stdout and stderr; stays the caller's
 };
 
 // All supervisors of one worker. The worker is the subreaper of last resort: when a supervisor is
@@ -90,14 +98,14 @@ class StageProcess {
   void on_supervisor_gone(std::vector<ProcessEvent>& events);
 
   ProcessFamily& family_;
-  std::string program_;       // what the stage runs, for messages
+  std::string program_;  // what the stage runs, for messages
   pid_t supervisor_ = 0;
   UniqueFd control_;
   UniqueFd report_;
   LineBuffer control_lines_{64 * 1024};
   LineBuffer report_lines_;
-  bool exited_ = false;       // ProcessExited or ProcessNotStarted was told
-  bool empty_ = false;        // known to be empty, perhaps not told yet
+  bool exited_ = false;  // ProcessExited or ProcessNotStarted was told
+  bool empty_ = false;   // known to be empty, perhaps not told yet
   bool empty_said_ = false;
   bool strays_noted_ = false;
 };

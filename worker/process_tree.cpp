@@ -30,7 +30,9 @@ std::size_t read_small(const char* path, char* buffer, std::size_t size) {
 }
 
 // By number: the C library's header for these is not usable from C++ everywhere.
-int open_pidfd(pid_t pid) { return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)); }
+int open_pidfd(pid_t pid) {
+  return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
+}
 int signal_pidfd(int fd, int signal) {
   return static_cast<int>(::syscall(SYS_pidfd_send_signal, fd, signal, nullptr, 0));
 }
@@ -111,7 +113,7 @@ Signalled signal_process(const ProcessInfo& process, int signal) {
   const auto now = read_process(process.pid);
   if (!now || now->start_ticks != process.start_ticks) return Signalled::gone;
   const int failed = fd.is_open() ? signal_pidfd(fd.get(), signal)
-                                  : ::kill(process.pid, signal);   // kernels before 5.3
+                                  : ::kill(process.pid, signal);  // kernels before 5.3
   if (failed == 0) return Signalled::sent;
   return errno == ESRCH ? Signalled::gone : Signalled::refused;
 }
@@ -123,7 +125,7 @@ std::vector<ProcessInfo> processes_with_environment(const std::string& name,
   for (ProcessInfo& process : all_processes()) {
     if (process.pid == ::getpid() || process.state == 'Z') continue;
     auto text = read_file("/proc/" + std::to_string(process.pid) + "/environ", 8 << 20);
-    if (!text) continue;   // another user's
+    if (!text) continue;  // another user's
     const std::string_view environment = *text;
     const bool first = environment.starts_with(wanted);
     if (first || environment.find(std::string(1, '\0') + wanted) != environment.npos) {

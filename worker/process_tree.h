@@ -1,6 +1,6 @@
-// Processes by pid *and* start time, and the trees they form, from /proc. Knows the kernel; must not
-// know stages. Used by the supervisor (to end a tree), the probes (to measure one) and the worker's
-// start (to end what a killed worker left behind).
+// Processes by pid *and* start time, and the trees they form, from /proc. Knows the kernel; must
+// not know stages. Used by the supervisor (to end a tree), the probes (to measure one) and the
+// worker's start (to end what a killed worker left behind).
 #pragma once
 
 #include <sys/types.h>
@@ -19,8 +19,8 @@ struct ProcessInfo {
   pid_t parent = 0;
   pid_t session = 0;
   std::uint64_t start_ticks = 0;
-  char state = '?';        // R, S, D, T, Z, ...
-  std::string name;        // as the kernel keeps it: 15 characters
+  char state = '?';  // R, S, D, T, Z, ...
+  std::string name;  // as the kernel keeps it: 15 characters
 };
 
 std::optional<ProcessInfo> read_process(pid_t pid);

@@ -82,16 +82,15 @@ Status CoordinatorSocket::open() {
   set(ZMQ_LINGER, 0);
   set(ZMQ_SNDHWM, queue_messages_max);
   set(ZMQ_RCVHWM, queue_messages_max);
-  set(ZMQ_IMMEDIATE, 1);   // nothing is queued for a coordinator that is not there
+  set(ZMQ_IMMEDIATE, 1);  // nothing is queued for a coordinator that is not there
   set(ZMQ_RECONNECT_IVL, reconnect_ms_min);
   set(ZMQ_RECONNECT_IVL_MAX, reconnect_ms_max);
   set(ZMQ_IPV6, 1);
   const auto bytes_max = static_cast<std::int64_t>(wire::body_bytes_max);
   zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &bytes_max, sizeof bytes_max);
-  for (const auto& [option, key] :
-       {std::pair{ZMQ_CURVE_SERVERKEY, &access_.server_public},
-        std::pair{ZMQ_CURVE_PUBLICKEY, &access_.client_public},
-        std::pair{ZMQ_CURVE_SECRETKEY, &access_.client_secret}}) {
+  for (const auto& [option, key] : {std::pair{ZMQ_CURVE_SERVERKEY, &access_.server_public},
+                                    std::pair{ZMQ_CURVE_PUBLICKEY, &access_.client_public},
+                                    std::pair{ZMQ_CURVE_SECRETKEY, &access_.client_secret}}) {
     if (key->size() != 40 || zmq_setsockopt(socket, option, key->c_str(), 41) != 0) {
       return zmq_error("use a key of the access file", access_.endpoint);
     }
@@ -106,7 +105,9 @@ Status CoordinatorSocket::open() {
   return {};
 }
 
-void CoordinatorSocket::close(int linger_ms) { zmq_->close(linger_ms); }
+void CoordinatorSocket::close(int linger_ms) {
+  zmq_->close(linger_ms);
+}
 
 void CoordinatorSocket::wait(std::vector<WaitFor>& others, int timeout_ms) {
   std::vector<zmq_pollitem_t> items;
@@ -127,7 +128,8 @@ std::vector<SocketEvent> CoordinatorSocket::receive() {
   std::vector<SocketEvent> events;
   if (zmq_->socket == nullptr) return events;
   receive_monitor(events);
-  for (int i = 0; i < messages_per_receive && receive_message(events); ++i) {}
+  for (int i = 0; i < messages_per_receive && receive_message(events); ++i) {
+  }
   return events;
 }
 
@@ -168,10 +170,9 @@ bool CoordinatorSocket::receive_message(std::vector<SocketEvent>& events) {
     ++count;
   }
   if (count != 3) {
-    events.emplace_back(SocketGarbage{Error{ErrorCode::invalid_argument,
-                                            "a message of " + std::to_string(count) +
-                                                " frames, not 3",
-                                            access_.endpoint, ""}});
+    events.emplace_back(SocketGarbage{
+        Error{ErrorCode::invalid_argument,
+              "a message of " + std::to_string(count) + " frames, not 3", access_.endpoint, ""}});
     return true;
   }
   auto message = decode(parts[0].bytes(), parts[1].bytes(), parts[2].bytes());
@@ -185,9 +186,9 @@ bool CoordinatorSocket::receive_message(std::vector<SocketEvent>& events) {
 
 Status CoordinatorSocket::send(const Message& message) {
   const auto unavailable = [&](const char* why) {
-    return Error{ErrorCode::unavailable, std::string("cannot send ") + message_name(message) +
-                                             ": " + why,
-                 access_.endpoint, ""};
+    return Error{ErrorCode::unavailable,
+                 std::string("cannot send ") + message_name(message) + ": " + why, access_.endpoint,
+                 ""};
   };
   if (zmq_->socket == nullptr || !connected_) return unavailable("there is no connection");
   const Frames frames = encode(message);

@@ -14,14 +14,18 @@
 namespace nightshift {
 
 struct SocketConnected {};
-struct SocketDisconnected { std::string reason; };
-struct SocketGarbage { Error error; };       // frames that are no message
+struct SocketDisconnected {
+  std::string reason;
+};
+struct SocketGarbage {
+  Error error;
+};  // frames that are no message
 using SocketEvent = std::variant<SocketConnected, SocketDisconnected, SocketGarbage, Message>;
 
 // A plain descriptor to wait for together with the socket.
 struct WaitFor {
   int fd = -1;
-  bool ready = false;      // readable, closed or broken
+  bool ready = false;  // readable, closed or broken
 };
 
 class CoordinatorSocket {
@@ -31,8 +35,8 @@ class CoordinatorSocket {
   CoordinatorSocket(const CoordinatorSocket&) = delete;
   CoordinatorSocket& operator=(const CoordinatorSocket&) = delete;
 
-  // A new socket (an earlier one is dropped with what it had queued) that connects in the background
-  // and again after a loss. Errors: a wrong key or endpoint.
+  // A new socket (an earlier one is dropped with what it had queued) that connects in the
+  // background and again after a loss. Errors: a wrong key or endpoint.
   Status open();
   // Sends what is queued for at most so long, then closes.
   void close(int linger_ms);

@@ -20,9 +20,9 @@ std::string input_variable(const std::string& stage) {
 
 namespace {
 bool is_contract_variable(const std::string& name) {
-  for (const char* own : {contract::env_spec, contract::env_out, contract::env_state,
-                          contract::env_attempt, contract::env_report_fd,
-                          contract::env_retry_reason}) {
+  for (const char* own :
+       {contract::env_spec, contract::env_out, contract::env_state, contract::env_attempt,
+        contract::env_report_fd, contract::env_retry_reason}) {
     if (name == own) return true;
   }
   return name.starts_with(contract::env_input_prefix);

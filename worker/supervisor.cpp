@@ -90,7 +90,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   if (::chdir(launch.folder.c_str()) != 0) fail();
   std::vector<char*> arguments = pointers(launch.arguments);
   std::vector<char*> variables = pointers(launch.environment);
-  environ = variables.data();   // so that the stage's own PATH is searched
+  environ = variables.data();  // so that the stage's own PATH is searched
   ::execvp(arguments[0], arguments.data());
   fail();
   ::_exit(127);
@@ -122,7 +122,7 @@ class Supervisor {
   bool stage_gone_ = false;
   bool empty_ = false;
   Phase phase_ = Phase::running;
-  std::int64_t deadline_ms_ = 0;    // ending: SIGKILL then; killing: the next round
+  std::int64_t deadline_ms_ = 0;  // ending: SIGKILL then; killing: the next round
   std::int64_t killing_since_ms_ = 0;
   std::int64_t survivors_said_ms_ = 0;
 };
@@ -195,7 +195,7 @@ void Supervisor::reap() {
     int status = 0;
     const pid_t pid = ::waitpid(-1, &status, WNOHANG);
     if (pid < 0 && errno == EINTR) continue;
-    if (pid < 0) empty_ = true;   // ECHILD
+    if (pid < 0) empty_ = true;  // ECHILD
     if (pid <= 0) break;
     if (pid != stage_) continue;
     stage_gone_ = true;
@@ -225,7 +225,7 @@ void Supervisor::terminate_tree(bool whole) {
   for (const ProcessInfo& process : tree()) {
     if (!whole && process.session != stage_) continue;
     signal_process(process, SIGTERM);
-    signal_process(process, SIGCONT);   // a stopped process hears the SIGTERM only now
+    signal_process(process, SIGCONT);  // a stopped process hears the SIGTERM only now
   }
 }
 
@@ -285,6 +285,8 @@ int Supervisor::run() {
 
 }  // namespace
 
-int supervise_main() { return Supervisor().run(); }
+int supervise_main() {
+  return Supervisor().run();
+}
 
 }  // namespace nightshift

@@ -2,18 +2,19 @@
 // enough to end everything the stage has started. Knows signals and /proc; must not know jobs,
 // messages or the agent.
 //
-// `nightshift-worker --supervise` runs supervise_main. It leads its own session and is the subreaper
-// of its descendants, so a grandchild that calls setsid and loses its parent comes back to it. The
-// tree is empty exactly when waitpid says that there is no child left. Rejected: a process group (a
-// child may leave it, and its number is recycled), PR_SET_PDEATHSIG alone (reaches one generation),
-// cgroups alone (often not writable).
+// `nightshift-worker --supervise` runs supervise_main. It leads its own session and is the
+// subreaper of its descendants, so a grandchild that calls setsid and loses its parent comes back
+// to it. The tree is empty exactly when waitpid says that there is no child left. Rejected: a
+// process group (a child may leave it, and its number is recycled), PR_SET_PDEATHSIG alone (reaches
+// one generation), cgroups alone (often not writable).
 //
 // Descriptors: 0 /dev/null, 1 and 2 the attempt's log, and
 //   3  control: a stream socket to the worker. Its end means that the worker is gone.
 //   4  report: handed to the stage
 //   5  launch: folder, argument count, arguments and environment, each closed by NUL
 // Control lines, worker to supervisor:
-//   stop GRACE_MS            SIGTERM and SIGCONT to the stage's session, after the grace SIGKILL to all
+//   stop GRACE_MS            SIGTERM and SIGCONT to the stage's session, after the grace SIGKILL to
+//   all
 // Control lines, supervisor to worker:
 //   started PID              the program runs
 //   failed ERRNO             it could not be executed

@@ -10,6 +10,7 @@
 #include "kernels/isa/lanes_isa.h"
 #include "kernels/isa/math_isa.h"
 #include "kernels/isa/ops_isa.h"
+#include "kernels/isa/small_product_isa.h"
 #include "kernels/parallel.h"
 
 namespace nightshift::kernels::NS_ISA {
@@ -17,7 +18,6 @@ namespace nightshift::kernels::NS_ISA {
 constexpr int key_tile = 64;
 // Query rows times query heads of a group that share one tile of keys.
 constexpr int query_tile = 48;
-constexpr int attention_registers = lanes == 16 ? 24 : 12;
 
 struct AttentionTask {
   int segment = 0;
@@ -65,25 +65,6 @@ inline AttentionScratch split_scratch(float* memory, int rows, int padded) {
 
 // ---- How keys and values are read ----------------------------------------------------------------
 
-// Rows of float vectors, as scratch memory and a float32 cache hold them.
-struct FloatRows {
-  using Element = float;
-  static constexpr int parts = 1;
-  static VecF load_row(const float* p, int) { return load(p); }
-  static VecF load_row_n(const float* p, int n) { return load_n(p, n); }
-};
-
-// Rows whose lanes are pairs of bfloat16: two steps of k in one row.
-struct PairRows {
-  using Element = float;
-  static constexpr int parts = 2;
-  static VecF load_row(const float* p, int part) {
-    const VecF pairs = load(p);
-    return part == 0 ? pair_low(pairs) : pair_high(pairs);
-  }
-  static VecF load_row_n(const float* p, int n) { return load_n(p, n); }
-};
-
 // `lanes` keys, each `words` 32-bit words long, become the columns of `keys`; with Widen, each word
 // is a pair of bfloat16 and becomes two rows.
 template <bool Widen>
@@ -123,156 +104,76 @@ struct BfloatCache {
   static VecF load_row_n(const std::uint16_t* p, int n) { return load_bf16_n(p, n); }
 };
 
-// ---- Small product: c[rows, n] = start + a[rows, k] * b[k, n] ------------------------------------
-
-struct SmallProduct {
-  const float* a = nullptr;
-  int a_stride = 0;
-  const void* b = nullptr;
-  int b_stride = 0;
-  int k = 0;
-  float* c = nullptr;
-  int c_stride = 0;
-  const float* rescale = nullptr;   // start = c * rescale[row]; null: start = 0 or c
-  bool accumulate = false;
-};
-
-// tail: values of the last vector of b that exist, or `lanes`.
-template <class Source, int MR, int NV, bool Tail>
-inline void small_block(const SmallProduct& p, int row, int column, int tail) {
-  const float* a = p.a + static_cast<std::size_t>(row) * p.a_stride;
-  const auto* b = static_cast<const typename Source::Element*>(p.b) + column;
-  float* c = p.c + static_cast<std::size_t>(row) * p.c_stride + column;
-  const std::size_t a_stride = p.a_stride;
-  const std::size_t b_stride = p.b_stride;
-  VecF acc[MR][NV];
-#pragma GCC unroll 16
-  for (int r = 0; r < MR; ++r) {
-#pragma GCC unroll 16
-    for (int v = 0; v < NV; ++v) {
-      acc[r][v] = p.accumulate ? load(c + static_cast<std::size_t>(r) * p.c_stride + v * lanes)
-                               : zero();
-      if (p.rescale != nullptr) acc[r][v] = acc[r][v] * set1(p.rescale[row + r]);
-    }
-  }
-  for (int i = 0; i < p.k; i += Source::parts) {
-#pragma GCC unroll 2
-    for (int part = 0; part < Source::parts; ++part) {
-      VecF weights[NV];
-#pragma GCC unroll 16
-      for (int v = 0; v < NV; ++v) {
-        weights[v] = Tail ? Source::load_row_n(b + v * lanes, tail)
-                          : Source::load_row(b + v * lanes, part);
-      }
-#pragma GCC unroll 16
-      for (int r = 0; r < MR; ++r) {
-        const VecF input = set1(a[r * a_stride + i + part]);
-#pragma GCC unroll 16
-        for (int v = 0; v < NV; ++v) acc[r][v] = fma(input, weights[v], acc[r][v]);
-      }
-    }
-    b += b_stride;
-  }
-#pragma GCC unroll 16
-  for (int r = 0; r < MR; ++r) {
-#pragma GCC unroll 16
-    for (int v = 0; v < NV; ++v) {
-      store(c + static_cast<std::size_t>(r) * p.c_stride + v * lanes, acc[r][v]);
-    }
-  }
-}
-
-template <class Source, int MR, int NV, bool Tail>
-inline void small_rows(const SmallProduct& p, int row, int rows, int column, int tail) {
-  if (rows == MR) {
-    small_block<Source, MR, NV, Tail>(p, row, column, tail);
-  } else if constexpr (MR > 1) {
-    small_rows<Source, MR - 1, NV, Tail>(p, row, rows, column, tail);
-  }
-}
-
-template <class Source, int NV, bool Tail>
-inline void small_columns(const SmallProduct& p, int rows, int column, int tail) {
-  constexpr int widest = attention_registers / 2;
-  constexpr int most = attention_registers / NV < widest ? attention_registers / NV : widest;
-  const int blocks = (rows + most - 1) / most;
-  int row = 0;
-  for (int i = 0; i < blocks; ++i) {
-    const int share = (rows - row) / (blocks - i);
-    small_rows<Source, most, NV, Tail>(p, row, share, column, tail);
-    row += share;
-  }
-}
-
-template <class Source>
-inline void small_product(const SmallProduct& p, int rows, int n) {
-  int column = 0;
-  if (rows <= attention_registers / 4) {
-    for (; column + 4 * lanes <= n; column += 4 * lanes) {
-      small_columns<Source, 4, false>(p, rows, column, lanes);
-    }
-  }
-  for (; column + 2 * lanes <= n; column += 2 * lanes) {
-    small_columns<Source, 2, false>(p, rows, column, lanes);
-  }
-  for (; column + lanes <= n; column += lanes) {
-    small_columns<Source, 1, false>(p, rows, column, lanes);
-  }
-  if (column < n) small_columns<Source, 1, true>(p, rows, column, n - column);
-}
-
 // ---- One task ------------------------------------------------------------------------------------
 
-// Asks for the memory of positions [first, first + count), so that it arrives while the other half of
-// the tile is computed: blocks are too short for the hardware to foresee the next one.
-template <class Cache>
-inline void prefetch_rows(const KvLayer& cache, const void* memory, const Segment& segment,
-                          int head, int first, int count) {
-  constexpr int line = 64;
-  int t = 0;
-  while (t < count) {
-    const int position = first + t;
-    const int left = cache.block_tokens - position % cache.block_tokens;
-    const int run = left < count - t ? left : count - t;
-    const char* p = reinterpret_cast<const char*>(
-        static_cast<const typename Cache::Element*>(memory) +
-        cache_row(cache, segment, position, head));
-    const char* end =
-        p + static_cast<std::size_t>(run) * cache.head_dim * sizeof(typename Cache::Element);
-    for (; p < end; p += line) _mm_prefetch(p, _MM_HINT_T0);
-    t += run;
-  }
-}
+// Where the keys of one tile lie; the values lie at the same distance from the start of `v`.
+struct KeyRows {
+  const char* row[key_tile];
+  int count = 0;
+};
 
-// Keys [first, first + count) as columns of scratch.keys. The columns that fill up the last vector
-// repeat its last key; their scores are masked.
-template <class Cache, bool Widen>
-inline void load_keys(const KvLayer& cache, const Segment& segment, int head, int first, int count,
-                      float* keys) {
+template <class Cache>
+inline void find_keys(const KvLayer& cache, const Segment& segment, int head, int first, int end,
+                      KeyRows& keys) {
   const std::size_t row_bytes = cache.head_dim * sizeof(typename Cache::Element);
-  const char* rows[key_tile];
+  keys.count = end - first < key_tile ? end - first : key_tile;
   int t = 0;
-  while (t < count) {
+  while (t < keys.count) {
     const int position = first + t;
     const int left = cache.block_tokens - position % cache.block_tokens;
-    const int run = left < count - t ? left : count - t;
+    const int run = left < keys.count - t ? left : keys.count - t;
     const char* row =
         reinterpret_cast<const char*>(static_cast<const typename Cache::Element*>(cache.k) +
                                       cache_row(cache, segment, position, head));
-    for (int i = 0; i < run; ++i) rows[t + i] = row + row_bytes * i;
+    for (int i = 0; i < run; ++i) keys.row[t + i] = row + row_bytes * i;
     t += run;
-  }
-  for (; t % lanes != 0; ++t) rows[t] = rows[count - 1];
-  for (int i = 0; i < t; i += lanes) {
-    transpose_words<Widen>(rows + i, static_cast<int>(row_bytes / sizeof(float)), keys + i);
   }
 }
 
-// out = out * rescale + scores * values, block of the cache by block.
+// The tile's keys as columns of scratch. The columns that fill up the last vector repeat its last
+// key; their scores are masked. Asks for the next tile's values on the way.
+template <class Cache, bool Widen>
+inline void load_keys(const KvLayer& cache, KeyRows& keys, const KeyRows& next, float* columns) {
+  const std::size_t row_bytes = cache.head_dim * sizeof(typename Cache::Element);
+  const std::ptrdiff_t to_values =
+      static_cast<const char*>(cache.v) - static_cast<const char*>(cache.k);
+  for (int t = keys.count; t % lanes != 0; ++t) keys.row[t] = keys.row[keys.count - 1];
+  for (int i = 0; i < keys.count; i += lanes) {
+    for (int j = i; j < next.count && j < i + lanes; ++j) {
+      prefetch_bytes(next.row[j] + to_values, row_bytes);
+    }
+    transpose_words<Widen>(keys.row + i, static_cast<int>(row_bytes / sizeof(float)), columns + i);
+  }
+}
+
+// scores = queries * keys.
 template <class Cache>
-inline void add_values(const AttentionCall& call, const Segment& segment, int head, int first,
-                       int count, int rows, const AttentionScratch& s) {
+inline void score_keys(const AttentionCall& call, KeyRows& keys, const KeyRows& next, int rows,
+                       const AttentionScratch& s) {
+  SmallProduct p;
+  p.a = s.q;
+  p.a_stride = call.padded;
+  p.b = s.keys;
+  p.b_stride = key_tile;
+  p.k = call.cache->head_dim;
+  p.c = s.scores;
+  p.c_stride = key_tile;
+  const int columns = (keys.count + lanes - 1) / lanes * lanes;
+  if (rows <= small_registers / 2) {
+    load_keys<Cache, false>(*call.cache, keys, next, s.keys);
+    small_product<typename Cache::FewKeys>(p, rows, columns);
+  } else {
+    load_keys<Cache, Cache::widen>(*call.cache, keys, next, s.keys);
+    small_product<FloatRows>(p, rows, columns);
+  }
+}
+
+// out = out * rescale + scores * values, run of the cache by run. Asks for the next tile's keys.
+template <class Cache>
+inline void add_values(const AttentionCall& call, const KeyRows& keys, const KeyRows& next,
+                       int rows, const AttentionScratch& s) {
   const KvLayer& cache = *call.cache;
+  const std::ptrdiff_t row_bytes = cache.head_dim * sizeof(typename Cache::Element);
   SmallProduct p;
   p.a_stride = key_tile;
   p.b_stride = cache.head_dim;
@@ -280,14 +181,15 @@ inline void add_values(const AttentionCall& call, const Segment& segment, int he
   p.c_stride = call.padded;
   p.rescale = s.rescale;
   p.accumulate = true;
+  p.ahead_bytes = row_bytes;
   int t = 0;
-  while (t < count) {
-    const int position = first + t;
-    const int left = cache.block_tokens - position % cache.block_tokens;
-    p.k = left < count - t ? left : count - t;
+  while (t < keys.count) {
+    p.k = 1;
+    while (t + p.k < keys.count && keys.row[t + p.k] == keys.row[t] + row_bytes * p.k) ++p.k;
     p.a = s.scores + t;
-    p.b = static_cast<const typename Cache::Element*>(cache.v) +
-          cache_row(cache, segment, position, head);
+    p.b = keys.row[t] + (static_cast<const char*>(cache.v) - static_cast<const char*>(cache.k));
+    p.ahead = next.row + t;
+    p.ahead_count = next.count - t < p.k ? next.count - t : p.k;
     small_product<Cache>(p, rows, cache.head_dim);
     p.rescale = nullptr;
     t += p.k;
@@ -376,41 +278,24 @@ void run_attention(const AttentionCall& call, const AttentionTask& task,
   const int group = call.heads / cache.kv_heads;
   const int rows = task.rows * group;
   const int first_position = segment.start + task.row;
-  const int keys = first_position + task.rows;
-  const bool few = rows <= attention_registers / 2;
+  const int end = first_position + task.rows;
   load_queries(call, task, group, s);
-  for (int first = 0; first < keys; first += key_tile) {
-    const int count = keys - first < key_tile ? keys - first : key_tile;
-    prefetch_rows<Cache>(cache, cache.v, segment, task.kv_head, first, count);
-    if (few) {
-      load_keys<Cache, false>(cache, segment, task.kv_head, first, count, s.keys);
-    } else {
-      load_keys<Cache, Cache::widen>(cache, segment, task.kv_head, first, count, s.keys);
+  KeyRows tiles[2];
+  find_keys<Cache>(cache, segment, task.kv_head, 0, end, tiles[0]);
+  for (int first = 0; first < end; first += key_tile) {
+    KeyRows& keys = tiles[first / key_tile % 2];
+    KeyRows& next = tiles[(first / key_tile + 1) % 2];
+    next.count = 0;
+    if (first + key_tile < end) {
+      find_keys<Cache>(cache, segment, task.kv_head, first + key_tile, end, next);
     }
-    if (keys > first + count) {
-      const int more = keys - first - count < key_tile ? keys - first - count : key_tile;
-      prefetch_rows<Cache>(cache, cache.k, segment, task.kv_head, first + count, more);
-    }
-    SmallProduct p;
-    p.a = s.q;
-    p.a_stride = call.padded;
-    p.b = s.keys;
-    p.b_stride = key_tile;
-    p.k = cache.head_dim;
-    p.c = s.scores;
-    p.c_stride = key_tile;
-    const int columns = (count + lanes - 1) / lanes * lanes;
-    if (few) {
-      small_product<typename Cache::FewKeys>(p, rows, columns);
-    } else {
-      small_product<FloatRows>(p, rows, columns);
-    }
+    score_keys<Cache>(call, keys, next, rows, s);
     for (int r = 0; r < rows; ++r) {
       const int valid = first_position + r / group + 1 - first;
-      soften_row(s.scores + static_cast<std::size_t>(r) * key_tile, valid, count, s.largest + r,
-                 s.sum + r, s.rescale + r);
+      soften_row(s.scores + static_cast<std::size_t>(r) * key_tile, valid, keys.count,
+                 s.largest + r, s.sum + r, s.rescale + r);
     }
-    add_values<Cache>(call, segment, task.kv_head, first, count, rows, s);
+    add_values<Cache>(call, keys, next, rows, s);
   }
   // A row multiplies the values it may not see by 0, which turns their NaN or infinity into its own.
   // Alone, a row reads no such values.

@@ -33,7 +33,8 @@ class AtomicFile {
 
   Status write(std::span<const std::byte> bytes);
   Status write(std::string_view text);
-  // Nothing may be written after it.
+  // Nothing may be written after it. When only the last step fails, bringing the folder to disk,
+  // the file is there and whole, but may be gone after a power cut.
   Status commit();
   std::uint64_t bytes_written() const { return bytes_; }
 

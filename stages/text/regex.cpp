@@ -12,7 +12,8 @@ namespace {
 
 // White_Space of Unicode, which is what \s means to Oniguruma; PCRE2 adds U+180E to it.
 constexpr std::string_view white_space =
-    R"(\x{09}-\x{0D}\x{20}\x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})";
+    R"(\x{09}-\x{0D}\x{20}\x{85}\x{A0}\x{1680}\x{2000}-\x{200A})"
+    R"(\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})";
 
 // A run of a million blanks needs about as many steps.
 constexpr std::uint32_t match_limit = 50'000'000;

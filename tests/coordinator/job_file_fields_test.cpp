@@ -49,7 +49,8 @@ TEST_CASE("job file: what must be there") {
 
 TEST_CASE("job file: unknown keys are refused with a suggestion") {
   CHECK(fails("bnech: {}", "4:1", "unknown key `bnech` (did you mean `bench`?)"));
-  CHECK(fails("bench: {warmups: 5}", "4:9", "unknown key `warmups` in bench (did you mean `warmup`?)"));
+  CHECK(fails("bench: {warmups: 5}", "4:9",
+              "unknown key `warmups` in bench (did you mean `warmup`?)"));
   CHECK(fails("retry: {tries: 5}", "4:9", "known here: max, backoff"));
   CHECK(fails("watchdog: {memory: {maximum: 1GiB}}", "4:21", "in watchdog.memory"));
   CHECK(stage_fails("  baseline: {}\n  soak: {needs: baseline, reqests: 5}\n", "5:27",
@@ -61,12 +62,14 @@ TEST_CASE("job file: names of jobs and stages") {
   CHECK(fails_at("name: \"a\\nb\"\nmodel: {path: m}\nstages: {baseline: {}}", "1:7",
                  "is not a name"));
   CHECK(fails_at("name: \"\"\nmodel: {path: m}\nstages: {baseline: {}}", "1:7", "name: is empty"));
-  CHECK(fails_at("name:\nmodel: {path: m}\nstages: {baseline: {}}", "1:1", "name: expected a text, found an empty value"));
+  CHECK(fails_at("name:\nmodel: {path: m}\nstages: {baseline: {}}", "1:1",
+                 "name: expected a text, found an empty value"));
   CHECK(fails_at("name: " + std::string(129, 'n') + "\nmodel: {path: m}\nstages: {baseline: {}}",
                  "1:7", "1 to 128 bytes"));
   for (const char* name : {"Übung", "Baseline", "a/b", "..", "a b"}) {
-    CHECK(stage_fails("  baseline: {}\n  \"" + std::string(name) + "\": {kind: soak, needs: baseline}\n",
-                      "5:3", "is not a name"));
+    CHECK(stage_fails(
+        "  baseline: {}\n  \"" + std::string(name) + "\": {kind: soak, needs: baseline}\n", "5:3",
+        "is not a name"));
   }
 }
 
@@ -110,7 +113,8 @@ TEST_CASE("job file: sizes, durations and shares have units") {
 }
 
 TEST_CASE("job file: the night has times of day") {
-  const JobSpec spec = spec_of(job_text("night: {start: 22:00, deadline: \"7:05\", zone: Asia/Shanghai}"));
+  const JobSpec spec =
+      spec_of(job_text("night: {start: 22:00, deadline: \"7:05\", zone: Asia/Shanghai}"));
   CHECK(spec.night.start == "22:00");
   CHECK(spec.night.deadline == "07:05");
   CHECK(spec.night.zone == "Asia/Shanghai");
@@ -135,9 +139,10 @@ TEST_CASE("job file: red lines") {
 }
 
 TEST_CASE("job file: notify") {
-  const JobSpec spec = spec_of(job_text(
-      "notify: [{on: [done, failed], webhook: \"https://e.org/x\"}, {on: retry, email: {to: a@e.org,"
-      " smtp: mail:25}}, {on: [done], command: say done}]"));
+  const JobSpec spec =
+      spec_of(job_text("notify: [{on: [done, failed], webhook: \"https://e.org/x\"}, {on: retry, "
+                       "email: {to: a@e.org,"
+                       " smtp: mail:25}}, {on: [done], command: say done}]"));
   REQUIRE(spec.notify.size() == 3);
   CHECK(spec.notify[0].on == std::vector<std::string>{"done", "failed"});
   CHECK(spec.notify[1].email_smtp == "mail:25");
@@ -161,9 +166,10 @@ TEST_CASE("job file: kinds of stages") {
   CHECK(stage_fails("  baseline: {}\n  mine: {needs: baseline, kind: fsue}\n", "5:33",
                     "did you mean `fuse`?"));
   for (const char* kind : {"sensitivity", "export"}) {
-    CHECK(stage_fails(std::string("  baseline: {}\n  ") + kind + ": {needs: baseline, formats: [x]}\n",
-                      "5:3", "is not built yet in this version (supported: baseline, calibrate, "
-                             "quantize, fuse, evaluate, soak, run)"));
+    CHECK(stage_fails(
+        std::string("  baseline: {}\n  ") + kind + ": {needs: baseline, formats: [x]}\n", "5:3",
+        "is not built yet in this version (supported: baseline, calibrate, "
+        "quantize, fuse, evaluate, soak, run)"));
   }
   CHECK(stage_fails("  baseline: 5\n", "4:13", "stages.baseline: expected a map, found `5`"));
   CHECK(spec_of("name: j\nmodel: {path: m}\nstages:\n  baseline:\n").stages.size() == 1);
@@ -203,7 +209,8 @@ TEST_CASE("job file: a run stage, common keys, and defaults from the job") {
       "    inputs: [a.py, ../b], wall_limit: 2h, expected: 10m, retry: {max: 0},\n"
       "    resources: {gpu: 0, cores: 4}}\n");
   const StageSpec& prepare = stage_of(spec, "prepare");
-  CHECK(prepare.command == std::vector<std::string>{"/bin/sh", "-c", "echo hi > $NIGHTSHIFT_OUT/x"});
+  CHECK(prepare.command ==
+        std::vector<std::string>{"/bin/sh", "-c", "echo hi > $NIGHTSHIFT_OUT/x"});
   CHECK(prepare.environment.at("N") == "no");
   CHECK(prepare.params_json == R"({"checkpoint":false})");
   CHECK(prepare.retry.max == 1);

@@ -65,7 +65,8 @@ TEST_CASE("job file: a need that is not there, is twice, or is forgotten") {
                                                        {"soak", "evaluate"}};
   for (const auto& [kind, need] : usual) {
     const std::string text = job_text("", std::string("{baseline: {}, ") + kind + ": {}}");
-    CHECK(fails_at(text, "1:52", std::string(kind) + " usually needs " + need + ": add needs: " + need));
+    CHECK(fails_at(text, "1:52",
+                   std::string(kind) + " usually needs " + need + ": add needs: " + need));
   }
   CHECK(fails_at(job_text("", "{baseline: {}, soak: {needs: []}}"), "1:52", "usually needs"));
 }
@@ -79,8 +80,10 @@ TEST_CASE("job file: tasks and groups are shared, evaluate may say others") {
         R"({"groups":{"target":["qa"]},"heldout":{"h":"/jobs/h1"},"tasks":"/jobs/t"})");
   CHECK(params_of(*shared.spec, "evaluate") ==
         R"({"groups":{"target":["qa"]},"heldout":{"h":"/jobs/h1"},"tasks":"/jobs/u"})");
-  CHECK(stage_of(*shared.spec, "evaluate").inputs == std::vector<std::string>{"/jobs/h1", "/jobs/u"});
-  // Without the section, what evaluate says holds for the baseline too: else nothing to compare with.
+  CHECK(stage_of(*shared.spec, "evaluate").inputs ==
+        std::vector<std::string>{"/jobs/h1", "/jobs/u"});
+  // Without the section, what evaluate says holds for the baseline too: else nothing to compare
+  // with.
   const auto own = parse(job_text("", "{baseline: {}, evaluate: {needs: baseline, tasks: u}}"));
   REQUIRE(own.spec.has_value());
   CHECK(params_of(*own.spec, "baseline") == R"({"groups":{},"heldout":{},"tasks":"/jobs/u"})");
@@ -90,8 +93,8 @@ TEST_CASE("job file: red lines that nothing could measure are refused") {
   const std::string drop = "red_lines: {accuracy_drop: {target: 2%}}";
   const std::string stages = "{baseline: {}, evaluate: {needs: baseline}}";
   CHECK(fails_at(job_text(drop, stages), "1:52", "but there are no tasks"));
-  CHECK(fails_at(job_text(drop + ", evaluation: {tasks: t, groups: {tarhet: [qa]}}", stages), "1:52",
-                 "names `target`, but groups does not (did you mean `tarhet`?)"));
+  CHECK(fails_at(job_text(drop + ", evaluation: {tasks: t, groups: {tarhet: [qa]}}", stages),
+                 "1:52", "names `target`, but groups does not (did you mean `tarhet`?)"));
   CHECK(parse(job_text(drop + ", evaluation: {tasks: t, groups: {target: [qa]}}", stages))
             .spec.has_value());
   const std::string orphan = "{a: {kind: run, command: x}, evaluate: {needs: a}}";

@@ -90,7 +90,8 @@ TEST_CASE("job file: alias bombs are refused fast and small") {
   std::string bomb = "a: &a [x, x, x, x, x, x, x, x, x]\n";
   for (char name = 'b'; name <= 'i'; ++name) {
     const std::string before = std::string("*") + static_cast<char>(name - 1);
-    bomb += std::string(1, name) + ": &" + name + " [" + before + repeated(", " + before, 8) + "]\n";
+    bomb +=
+        std::string(1, name) + ": &" + name + " [" + before + repeated(", " + before, 8) + "]\n";
   }
   refused_fast(bomb, "more than 1000000 values after expanding aliases");
   std::string merges = "a: &a {k0: 1, k1: 1}\n";

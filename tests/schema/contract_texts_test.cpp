@@ -162,10 +162,11 @@ TEST_CASE("manifest: comes back, sums up, and its digest sees every part") {
   CHECK(back->digest() == manifest.digest());
   CHECK(manifest.total_bytes() == 30);
   CHECK(manifest.digest().size() == 32);
-  for (const auto& change : {Manifest{{{"config.jsoN", 10, hash}, manifest.files[1]}},
-                             Manifest{{{"config.json", 11, hash}, manifest.files[1]}},
-                             Manifest{{{"config.json", 10, std::string(32, 'b')}, manifest.files[1]}},
-                             Manifest{{manifest.files[0]}}, Manifest{}}) {
+  for (const auto& change :
+       {Manifest{{{"config.jsoN", 10, hash}, manifest.files[1]}},
+        Manifest{{{"config.json", 11, hash}, manifest.files[1]}},
+        Manifest{{{"config.json", 10, std::string(32, 'b')}, manifest.files[1]}},
+        Manifest{{manifest.files[0]}}, Manifest{}}) {
     CHECK(change.digest() != manifest.digest());
   }
 }

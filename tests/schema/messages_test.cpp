@@ -151,32 +151,34 @@ TEST_CASE("messages: values survive: wide integers, doubles, bytes, absent optio
 TEST_CASE("messages: a missing field is refused with its name") {
   for (const Message& example : message_examples()) {
     const Json body = body_of(example);
-    each_field(body, Json::json_pointer(), [&](const Json::json_pointer& at, const std::string& key) {
-      CAPTURE(std::string(message_name(example)));
-      CAPTURE(at.to_string());
-      Json cut = body;
-      cut[at.parent_pointer()].erase(key);
-      const Result<Message> got = decode_body(example, cut);
-      if (may_be_absent(at)) {
-        CHECK(got.ok());
-      } else {
-        CHECK(mentions(got, key + ": is missing"));
-        CHECK(mentions(got, message_name(example)));
-      }
-    });
+    each_field(body, Json::json_pointer(),
+               [&](const Json::json_pointer& at, const std::string& key) {
+                 CAPTURE(std::string(message_name(example)));
+                 CAPTURE(at.to_string());
+                 Json cut = body;
+                 cut[at.parent_pointer()].erase(key);
+                 const Result<Message> got = decode_body(example, cut);
+                 if (may_be_absent(at)) {
+                   CHECK(got.ok());
+                 } else {
+                   CHECK(mentions(got, key + ": is missing"));
+                   CHECK(mentions(got, message_name(example)));
+                 }
+               });
   }
 }
 
 TEST_CASE("messages: a field of the wrong type is refused with its name") {
   for (const Message& example : message_examples()) {
     const Json body = body_of(example);
-    each_field(body, Json::json_pointer(), [&](const Json::json_pointer& at, const std::string& key) {
-      CAPTURE(std::string(message_name(example)));
-      CAPTURE(at.to_string());
-      Json changed = body;
-      changed[at] = wrong_type_for(body[at]);
-      CHECK(mentions(decode_body(example, changed), key + ": "));
-    });
+    each_field(body, Json::json_pointer(),
+               [&](const Json::json_pointer& at, const std::string& key) {
+                 CAPTURE(std::string(message_name(example)));
+                 CAPTURE(at.to_string());
+                 Json changed = body;
+                 changed[at] = wrong_type_for(body[at]);
+                 CHECK(mentions(decode_body(example, changed), key + ": "));
+               });
   }
 }
 

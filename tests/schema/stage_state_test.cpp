@@ -1,4 +1,5 @@
-// The transition table against an expectation written by hand, and the words of states and outcomes.
+// The transition table against an expectation written by hand, and the words of states and
+// outcomes.
 #include "schema/stage_state.h"
 
 #include <doctest/doctest.h>

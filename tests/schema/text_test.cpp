@@ -52,7 +52,8 @@ TEST_CASE("did you mean: slips are found, guesses are not made") {
       {"calibarte", "calibrate"}, {"fues", "fuse"},        {"fusee", "fuse"},
       {"baselines", "baseline"}, {"soke", ""},             {"x", ""},
       {"", ""},                 {"evaluate", ""},          {"zzzzzzzz", ""}};
-  for (const auto& [word, expected] : rows) CHECK_MESSAGE(did_you_mean(word, stages) == expected, word);
+  for (const auto& [word, expected] : rows)
+    CHECK_MESSAGE(did_you_mean(word, stages) == expected, word);
   CHECK(did_you_mean("ab", {"ba"}) == "ba");
   CHECK(did_you_mean("a", {"b"}) == "");
   CHECK(did_you_mean(std::string(1'000'000, 'a'), stages) == "");

@@ -260,7 +260,8 @@ TEST_CASE("tokenizer file: exactly one BOS, whoever puts it") {
   const Json post = Json::parse(R"({"type": "TemplateProcessing",
       "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A"}},
                  {"SpecialToken": {"id": "</s>", "type_id": 0}}],
-      "special_tokens": {"<s>": {"id": "<s>", "ids": [300]}, "</s>": {"id": "</s>", "ids": [301]}}})");
+      "special_tokens": {"<s>": {"id": "<s>", "ids": [300]},
+                         "</s>": {"id": "</s>", "ids": [301]}}})");
   const auto tokenizer = load([&](Json& json) {
     json["added_tokens"] =
         Json::array({added(300, "<s>", {"special"}), added(301, "</s>", {"special"})});

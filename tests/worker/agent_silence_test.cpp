@@ -65,7 +65,7 @@ TEST_CASE("agent: cut off, its stages run on; only after fence_after_ms they end
   CHECK(run.last<AttemptFinished>().outcome == Outcome::lost);
   CHECK(run.last<AttemptFinished>().reason.find("no word from the coordinator") !=
         std::string::npos);
-  run.welcome(2);   // and it is there when the coordinator is back
+  run.welcome(2);  // and it is there when the coordinator is back
   CHECK(run.last<AttemptFinished>().outcome == Outcome::lost);
   CHECK(run.last<WorkerHello>().held.size() == 1);
 }
@@ -138,7 +138,7 @@ TEST_CASE("agent: told to end, it stops its stages as lost, takes no more and le
   run.finish(ref, {-1, 15, false});
   CHECK(run.last<AttemptFinished>().outcome == Outcome::lost);
   run.tick(run.now + 100);
-  CHECK(run.done<ExitWorker>().empty());   // waits for the acknowledgement
+  CHECK(run.done<ExitWorker>().empty());  // waits for the acknowledgement
   run.message(AttemptAcknowledged{ref, true});
   run.tick(run.now + 100);
   CHECK(run.done<ExitWorker>().size() == 1);

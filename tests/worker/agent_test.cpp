@@ -17,7 +17,7 @@ TEST_CASE("agent: hello on connecting, heartbeats after the welcome only") {
   CHECK(run.sent<Heartbeat>().empty());
   run.agent.on_message(WorkerWelcome{7, 1000, 10'000}, 600);
   for (std::int64_t now = 600; now <= 3'600; now += 100) run.tick(now);
-  CHECK(run.sent<Heartbeat>().size() == 4);   // 0.6, 1.6, 2.6, 3.6 s
+  CHECK(run.sent<Heartbeat>().size() == 4);  // 0.6, 1.6, 2.6, 3.6 s
   CHECK(run.last<Heartbeat>().server_epoch == 7);
 }
 
@@ -85,7 +85,7 @@ TEST_CASE("agent: a new epoch in the answer to a heartbeat: says hello, then rep
   run.message(WorkerWelcome{6, 1000, 10'000});
   CHECK(run.sent<AttemptStarted>().size() == started + 1);
   const auto hellos = run.sent<WorkerHello>().size();
-  run.message(WorkerWelcome{6, 1000, 10'000});   // answers to further heartbeats
+  run.message(WorkerWelcome{6, 1000, 10'000});  // answers to further heartbeats
   CHECK(run.sent<WorkerHello>().size() == hellos);
   CHECK(run.sent<AttemptStarted>().size() == started + 1);
 }
@@ -96,7 +96,7 @@ TEST_CASE("agent: finished is said only after the result is stored, and until it
   const AttemptRef ref = run.start_stage("quantize", 1);
   run.agent.on_stage_exited(ref, {0, 0, false});
   run.collect();
-  CHECK(run.done<FinishAttempt>().empty());   // grandchildren may live
+  CHECK(run.done<FinishAttempt>().empty());  // grandchildren may live
   run.agent.on_tree_empty(ref, 0, run.now);
   run.agent.on_tree_empty(ref, 0, run.now);
   run.collect();
@@ -138,9 +138,9 @@ TEST_CASE("agent: results found on disk are held, reported, and can be committed
   CHECK(run.sent<AttemptFinished>().size() == 1);
   run.message(CommitCheckpoint{result.ref});
   run.message(CommitCheckpoint{result.ref});
-  REQUIRE(run.done<CommitAttempt>().size() == 1);   // one rename at a time
+  REQUIRE(run.done<CommitAttempt>().size() == 1);  // one rename at a time
   run.agent.on_committed(result.ref, {});
-  run.message(CommitCheckpoint{result.ref});        // again: answered from memory
+  run.message(CommitCheckpoint{result.ref});  // again: answered from memory
   CHECK(run.done<CommitAttempt>().size() == 1);
   CHECK(run.sent<CheckpointCommitted>().size() == 2);
   CHECK(run.last<CheckpointCommitted>().ok);
@@ -169,7 +169,7 @@ TEST_CASE("agent: a stop decides class and reason, even when the stage ends well
   run.message(StopAttempt{ref, Outcome::hung, "no progress for 600 s"});
   run.message(StopAttempt{ref, Outcome::hung, "no progress for 600 s"});
   CHECK(run.done<StopStage>().size() == 1);
-  run.message(StopAttempt{ref, Outcome::cancelled, "ada asked"});   // a person wins
+  run.message(StopAttempt{ref, Outcome::cancelled, "ada asked"});  // a person wins
   run.message(StopAttempt{ref, Outcome::hung, "again"});
   run.finish(ref, {0, 0, false});
   CHECK(run.last<AttemptFinished>().outcome == Outcome::cancelled);

@@ -1,7 +1,8 @@
+#include "worker/attempt_record.h"
+
 #include <doctest/doctest.h>
 
 #include "tests/worker/support.h"
-#include "worker/attempt_record.h"
 
 using namespace nightshift;
 using namespace nightshift::test;
@@ -11,7 +12,9 @@ AttemptFinished ended(AttemptRecord& record, const StageExit& exit) {
   record.on_exit(exit);
   return record.draft(std::nullopt, 0, 1'000);
 }
-AttemptRecord make_record() { return AttemptRecord(make_ref(3, "evaluate", 2), 0); }
+AttemptRecord make_record() {
+  return AttemptRecord(make_ref(3, "evaluate", 2), 0);
+}
 }  // namespace
 
 TEST_CASE("attempt record: the stage's own words are the reason") {
@@ -62,7 +65,7 @@ TEST_CASE("attempt record: bytes in the log are life, and peak memory is kept") 
   record.on_sample({std::nullopt, 11}, 6'000);
   pulse = record.pulse(6'500);
   CHECK(pulse.log_age_ms == 500);
-  CHECK(pulse.memory_bytes == 200);   // unknown is not zero
+  CHECK(pulse.memory_bytes == 200);  // unknown is not zero
   CHECK(ended(record, {0, 0, false}).peak_memory_bytes == 500);
 }
 

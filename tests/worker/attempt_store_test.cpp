@@ -1,13 +1,13 @@
 // Folders of attempts on a real disk.
-#include <doctest/doctest.h>
+#include "worker/attempt_store.h"
 
+#include <doctest/doctest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 
 #include "tests/worker/support.h"
-#include "worker/attempt_store.h"
 #include "worker/checkpoint_seal.h"
 #include "worker/stage_environment.h"
 
@@ -102,9 +102,9 @@ TEST_CASE("attempt store: state/ goes from the newest earlier attempt to the nex
   CHECK_FALSE(is_folder(s.at(first, "state")));
   write_text(s.at(second, "state/step"), "80");
   s.finish(second, Outcome::lost);
-  s.prepare(make_ref(3, "quantize", 11));   // numbers, not text: 11 is after 2
+  s.prepare(make_ref(3, "quantize", 11));  // numbers, not text: 11 is after 2
   CHECK(read_text(s.at(make_ref(3, "quantize", 11), "state/step")) == "80");
-  s.prepare(make_ref(4, "quantize", 12));   // another job's
+  s.prepare(make_ref(4, "quantize", 12));  // another job's
   CHECK(read_text(s.at(make_ref(4, "quantize", 12), "state/step")) == "");
 }
 
@@ -132,7 +132,7 @@ TEST_CASE("attempt store: a good end is sealed, durable, and committed once") {
   REQUIRE(result.checkpoint);
   CHECK(result.checkpoint->bytes == 9);
   CHECK(result.checkpoint->path == s.store.checkpoint_folder(first));
-  CHECK_FALSE(is_folder(result.checkpoint->path));   // by the coordinator's decision only
+  CHECK_FALSE(is_folder(result.checkpoint->path));  // by the coordinator's decision only
   for (int i = 0; i < 3; ++i) CHECK(s.store.commit(first).ok());
   const auto manifest = check_checkpoint(result.checkpoint->path);
   REQUIRE(manifest.ok());
@@ -145,7 +145,7 @@ TEST_CASE("attempt store: a good end is sealed, durable, and committed once") {
   CHECK(stored[0].metrics.at(0).value == 1600.5);
   REQUIRE(s.store.forget(first, true).ok());
   CHECK(s.store.recover().empty());
-  CHECK(s.store.commit(first).ok());                 // asked again after all: still there
+  CHECK(s.store.commit(first).ok());  // asked again after all: still there
   CHECK(is_folder(result.checkpoint->path));
 }
 
@@ -215,7 +215,7 @@ TEST_CASE("attempt store: inputs that are missing, damaged or others are refused
   CHECK(missing.error().what.find("calibrate") != std::string::npos);
   write_text(input + "/w", "weights");
   order.order.inputs = {{"calibrate", input}};
-  CHECK(s.store.prepare(order, {}).ok());   // the refusals have not used the number up
+  CHECK(s.store.prepare(order, {}).ok());  // the refusals have not used the number up
 }
 
 TEST_CASE("attempt store: a refused order leaves state/ where it was and its number free") {
@@ -225,7 +225,7 @@ TEST_CASE("attempt store: a refused order leaves state/ where it was and its num
   s.finish(first, Outcome::crash);
   AssignAttempt order = make_order(second);
   write_text(s.folder.path() + "/file", "");
-  order.temp = s.folder.path() + "/file";   // no folder can be made in it
+  order.temp = s.folder.path() + "/file";  // no folder can be made in it
   CHECK_FALSE(s.store.prepare(order, {}).ok());
   CHECK(read_text(s.at(first, "state/step")) == "40");
   order.temp.clear();

@@ -1,7 +1,6 @@
 // A disk that runs full while a result is made durable. A small tmpfs in a mount namespace of its
 // own, in a forked child; where the system forbids that, the test says so.
 #include <doctest/doctest.h>
-
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/wait.h>
@@ -38,7 +37,8 @@ int on_small_disk(const std::string& folder, const char* size, const std::functi
 void fill(const std::string& path) {
   std::ofstream file(path, std::ios::binary);
   const std::string block(4096, 'x');
-  while (file.write(block.data(), static_cast<std::streamsize>(block.size())).flush()) {}
+  while (file.write(block.data(), static_cast<std::streamsize>(block.size())).flush()) {
+  }
 }
 
 }  // namespace

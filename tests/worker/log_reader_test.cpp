@@ -1,10 +1,11 @@
+#include "worker/log_reader.h"
+
 #include <doctest/doctest.h>
 
 #include "schema/text.h"
 #include "tests/worker/support.h"
 #include "worker/event_log.h"
 #include "worker/line_buffer.h"
-#include "worker/log_reader.h"
 
 using namespace nightshift;
 using namespace nightshift::test;

@@ -1,12 +1,11 @@
 #include "tests/worker/loopback_support.h"
 
+#include <doctest/doctest.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <zmq.h>
-
-#include <doctest/doctest.h>
 
 #include "schema/access.h"
 #include "worker/clock.h"
@@ -73,8 +72,8 @@ Message FakeCoordinator::receive(const Message& wanted) {
   while (more != 0) {
     zmq_msg_t part;
     zmq_msg_init(&part);
-    REQUIRE_MESSAGE(zmq_msg_recv(&part, zmq_->socket, 0) >= 0,
-                    "nothing came, waiting for ", message_name(wanted));
+    REQUIRE_MESSAGE(zmq_msg_recv(&part, zmq_->socket, 0) >= 0, "nothing came, waiting for ",
+                    message_name(wanted));
     parts.emplace_back(static_cast<const char*>(zmq_msg_data(&part)), zmq_msg_size(&part));
     more = zmq_msg_more(&part);
     zmq_msg_close(&part);
@@ -112,7 +111,9 @@ WorkerProcess::~WorkerProcess() {
   ::waitpid(pid_, nullptr, 0);
 }
 
-void WorkerProcess::signal(int number) { ::kill(pid_, number); }
+void WorkerProcess::signal(int number) {
+  ::kill(pid_, number);
+}
 
 int WorkerProcess::wait() {
   int status = 0;

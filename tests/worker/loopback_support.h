@@ -56,7 +56,7 @@ class WorkerProcess {
 
   void signal(int number);
   void close_parent() { parent_.reset(); }
-  int wait();   // the exit status; -1 by a signal; at most ten seconds
+  int wait();  // the exit status; -1 by a signal; at most ten seconds
 
  private:
   pid_t pid_ = 0;

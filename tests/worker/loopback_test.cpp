@@ -1,6 +1,5 @@
 // The real program against a coordinator of a few lines: a ROUTER with CURVE in this process.
 #include <doctest/doctest.h>
-
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,13 +23,14 @@ TEST_CASE("loopback: hello, welcome, assign, started, finished, commit, committe
 
   const AttemptRef ref = make_ref(3, "quantize", 1);
   AssignAttempt order = make_order(ref);
-  order.command = {"sh", "-c",
-                   "echo working; echo '{\"metric\":{\"name\":\"ppl\",\"value\":7.5,\"unit\":\"\"}}' "
-                   ">&$NIGHTSHIFT_REPORT_FD; echo weights > $NIGHTSHIFT_OUT/w; sleep 0.3; "
-                   "echo $SEED $NIGHTSHIFT_ATTEMPT"};
+  order.command = {
+      "sh", "-c",
+      "echo working; echo '{\"metric\":{\"name\":\"ppl\",\"value\":7.5,\"unit\":\"\"}}' "
+      ">&$NIGHTSHIFT_REPORT_FD; echo weights > $NIGHTSHIFT_OUT/w; sleep 0.3; "
+      "echo $SEED $NIGHTSHIFT_ATTEMPT"};
   order.environment = {{"SEED", "7"}};
   coordinator.send(order);
-  coordinator.send(order);   // doubled on the way
+  coordinator.send(order);  // doubled on the way
   const AttemptStarted started = coordinator.expect<AttemptStarted>();
   CHECK(started.ref == ref);
   CHECK(started.pid > 0);
@@ -73,7 +73,7 @@ TEST_CASE("loopback: garbage and a stop; the tree is gone when cancelled is said
   const std::string note = folder.path() + "/root/attempts/3/soak/1/out/child";
   REQUIRE(eventually([&] { return pid_in(note) > 0; }));
   const pid_t child = pid_in(note);
-  CHECK(eventually([&] {   // bytes without a newline are seen as life
+  CHECK(eventually([&] {  // bytes without a newline are seen as life
     const Heartbeat beat = coordinator.expect<Heartbeat>();
     return beat.attempts.size() == 1 && beat.attempts[0].log_bytes == 6 &&
            beat.attempts[0].memory_bytes > 0;
@@ -101,14 +101,14 @@ TEST_CASE("loopback: killed with SIGKILL and started again: nothing runs, it hol
     order.command = {"sh", "-c", "trap '' TERM; echo 40 > $NIGHTSHIFT_STATE/step; sleep 65; :"};
     coordinator.send(order);
     stage = static_cast<pid_t>(coordinator.expect<AttemptStarted>().pid);
-    REQUIRE(eventually(
-        [&] { return is_file(folder.path() + "/root/attempts/3/soak/1/state/step"); }));
+    REQUIRE(
+        eventually([&] { return is_file(folder.path() + "/root/attempts/3/soak/1/state/step"); }));
     worker.signal(SIGKILL);
     worker.wait();
   }
   WorkerProcess worker(folder.path(), coordinator.access_path());
   const WorkerHello hello = coordinator.expect<WorkerHello>();
-  CHECK(is_gone(stage));   // before it is reported by absence
+  CHECK(is_gone(stage));  // before it is reported by absence
   CHECK(hello.held.empty());
   coordinator.send(WorkerWelcome{1, 100, 5'000});
   AssignAttempt order = make_order(make_ref(3, "soak", 2));
@@ -133,7 +133,7 @@ TEST_CASE("loopback: the parent's end of the pipe closes: stages end, the result
     coordinator.expect<AttemptStarted>();
     worker.close_parent();
     CHECK(coordinator.expect<AttemptFinished>().outcome == Outcome::lost);
-    CHECK(worker.wait() == 0);   // without an acknowledgement
+    CHECK(worker.wait() == 0);  // without an acknowledgement
   }
   WorkerProcess worker(folder.path(), coordinator.access_path());
   const WorkerHello hello = coordinator.expect<WorkerHello>();

@@ -1,16 +1,16 @@
-#include <doctest/doctest.h>
+#include "worker/probes.h"
 
+#include <doctest/doctest.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <cstring>
 
 #include "tests/worker/support.h"
-#include "worker/probes.h"
 
 using namespace nightshift;
 using namespace nightshift::test;
@@ -83,7 +83,7 @@ TEST_CASE("probes: forked data loaders that share a model count it once") {
   const auto bytes = tree_memory(::getpid(), all_processes());
   REQUIRE(bytes);
   CHECK(*bytes > static_cast<std::int64_t>(24 * mib));
-  CHECK(*bytes < static_cast<std::int64_t>(60 * mib));   // not 5 x 32
+  CHECK(*bytes < static_cast<std::int64_t>(60 * mib));  // not 5 x 32
 }
 
 TEST_CASE("probes: what cannot be seen is unknown, not zero") {

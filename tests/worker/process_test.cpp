@@ -1,6 +1,5 @@
 // Real processes under a real supervisor.
 #include <doctest/doctest.h>
-
 #include <signal.h>
 #include <unistd.h>
 
@@ -14,7 +13,12 @@ using namespace nightshift;
 using namespace nightshift::test;
 
 TEST_CASE("process: exit codes and signals come through, and their classes") {
-  struct Row { const char* script; int code; int signal; Outcome outcome; };
+  struct Row {
+    const char* script;
+    int code;
+    int signal;
+    Outcome outcome;
+  };
   for (const Row& row : {Row{"exit 0", 0, 0, Outcome::ok}, Row{"exit 3", 3, 0, Outcome::red_line},
                          Row{"exit 4", 4, 0, Outcome::error}, Row{"exit 5", 5, 0, Outcome::oom},
                          Row{"exit 6", 6, 0, Outcome::disk}, Row{"exit 1", 1, 0, Outcome::crash},
@@ -32,7 +36,7 @@ TEST_CASE("process: exit codes and signals come through, and their classes") {
     CHECK((exit->signal != 0 ? outcome_of_signal(exit->signal, false)
                              : outcome_of_exit(exit->exit_code)) == row.outcome);
     CHECK(std::holds_alternative<ProcessTreeEmpty>(run.events.back()));
-    CHECK(run.family.supervisors().empty());             // reaped, not a zombie
+    CHECK(run.family.supervisors().empty());  // reaped, not a zombie
     CHECK_FALSE(read_process(run.process->supervisor()));
   }
 }
@@ -99,8 +103,9 @@ TEST_CASE("process: 20,000 report lines written as fast as it can all come throu
 TEST_CASE("process: stop lets the stage save its state within the grace") {
   TempFolder folder;
   ScriptRun run(folder.path());
-  run.start("trap 'echo saved > $FOLDER/saved; exit 7' TERM; echo $$ > $FOLDER/pid; "
-            "while :; do sleep 0.05; done");
+  run.start(
+      "trap 'echo saved > $FOLDER/saved; exit 7' TERM; echo $$ > $FOLDER/pid; "
+      "while :; do sleep 0.05; done");
   REQUIRE(eventually([&] { return pid_in(folder.path() + "/pid") > 0; }));
   run.process->stop(5'000);
   REQUIRE(run.run_until_empty());
@@ -134,8 +139,8 @@ TEST_CASE("process: a stopped stage that ignores SIGTERM gets SIGKILL after the 
   CHECK(monotonic_ms() - begun < 2'000);
 }
 
-// The kind of GaTech-RL2/EgoVerse#682, ray#31451, pytorch#110065: what calls setsid, ignores SIGTERM
-// and loses its parent keeps the device's memory.
+// The kind of GaTech-RL2/EgoVerse#682, ray#31451, pytorch#110065: what calls setsid, ignores
+// SIGTERM and loses its parent keeps the device's memory.
 static const char* const runaway =
     "sh -c 'setsid sh -c \"trap \\\"\\\" TERM; echo \\$\\$ > $FOLDER/grandchild; "
     "while :; do sleep 0.1; done\" &' \n"
@@ -160,7 +165,7 @@ TEST_CASE("process: a stage that ends well but leaves a process behind: ended, n
     return run.find<ProcessExited>() != nullptr;
   }));
   const pid_t grandchild = pid_in(folder.path() + "/grandchild");
-  CHECK_FALSE(run.process->is_empty());   // it lives: not finished
+  CHECK_FALSE(run.process->is_empty());  // it lives: not finished
   CHECK_FALSE(is_gone(grandchild));
   REQUIRE(run.run_until_empty());
   CHECK(is_gone(grandchild));
@@ -185,8 +190,9 @@ TEST_CASE("process: a supervisor killed from outside takes nothing with it that 
 TEST_CASE("process: many children that fork on while they are being killed are all ended") {
   TempFolder folder;
   ScriptRun run(folder.path());
-  run.start("trap '' TERM; for i in 1 2 3 4 5 6 7 8; do (trap '' TERM; while :; do "
-            "sleep 0.01; done) & done; echo $$ > $FOLDER/pid; wait");
+  run.start(
+      "trap '' TERM; for i in 1 2 3 4 5 6 7 8; do (trap '' TERM; while :; do "
+      "sleep 0.01; done) & done; echo $$ > $FOLDER/pid; wait");
   REQUIRE(eventually([&] { return pid_in(folder.path() + "/pid") > 0; }));
   run.process->stop(0);
   REQUIRE(run.run_until_empty());
@@ -219,6 +225,6 @@ TEST_CASE("process: what it costs to start and end a stage, beside a bare fork a
   const std::int64_t begun = monotonic_ms();
   for (int i = 0; i < rounds; ++i) CHECK(::system("exit 0") == 0);
   const std::int64_t bare_ms = monotonic_ms() - begun;
-  MESSAGE("start to empty: ", static_cast<double>(supervised_ms) / rounds, " ms; sh alone: ",
-          static_cast<double>(bare_ms) / rounds, " ms");
+  MESSAGE("start to empty: ", static_cast<double>(supervised_ms) / rounds,
+          " ms; sh alone: ", static_cast<double>(bare_ms) / rounds, " ms");
 }

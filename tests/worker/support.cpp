@@ -1,11 +1,10 @@
 #include "tests/worker/support.h"
 
+#include <doctest/doctest.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
-
-#include <doctest/doctest.h>
 
 #include <cstdlib>
 #include <fstream>
@@ -19,7 +18,9 @@ namespace nightshift::test {
 TempFolder::TempFolder() : path_("/tmp/nightshift-test-XXXXXX") {
   REQUIRE(::mkdtemp(path_.data()) != nullptr);
 }
-TempFolder::~TempFolder() { (void)remove_tree(path_); }
+TempFolder::~TempFolder() {
+  (void)remove_tree(path_);
+}
 
 AttemptRef make_ref(std::int64_t job, const std::string& stage, std::int32_t attempt) {
   return {JobId{job}, stage, AttemptNumber{attempt}};
@@ -62,7 +63,9 @@ bool is_gone(pid_t pid) {
   return !process || process->state == 'Z';
 }
 
-pid_t pid_in(const std::string& path) { return std::atoi(read_text(path).c_str()); }
+pid_t pid_in(const std::string& path) {
+  return std::atoi(read_text(path).c_str());
+}
 
 std::string worker_program() {
   char path[4096];
@@ -74,8 +77,8 @@ std::string worker_program() {
 ScriptRun::ScriptRun(const std::string& folder_) : folder(folder_), family(worker_program()) {}
 
 void ScriptRun::start(const std::string& script) {
-  const UniqueFd log(::open((folder + "/log").c_str(),
-                            O_WRONLY | O_APPEND | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  const UniqueFd log(
+      ::open((folder + "/log").c_str(), O_WRONLY | O_APPEND | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   StageCommand command;
   command.arguments = {"sh", "-c", script};
   command.environment = {"PATH=/usr/local/bin:/usr/bin:/bin", "FOLDER=" + folder};

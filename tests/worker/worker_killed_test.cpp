@@ -1,11 +1,12 @@
 // A worker that is killed with SIGKILL leaves nothing running. A forked child plays the worker.
 #include <doctest/doctest.h>
-
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/worker/support.h"
+#include <cstdlib>
+
+#include "tests/worker/loopback_support.h"
 #include "worker/process_tree.h"
 
 using namespace nightshift;
@@ -67,4 +68,37 @@ TEST_CASE("worker and supervisor killed at once: what escaped is found by its en
     ::waitpid(worker, nullptr, WNOHANG);
     return found.empty();
   }));
+}
+
+TEST_CASE("worker killed at any moment of a stage's life: nothing is left after the next start") {
+  const unsigned seed = static_cast<unsigned>(::getpid());
+  std::srand(seed);
+  CAPTURE(seed);
+  TempFolder folder;
+  FakeCoordinator coordinator(folder.path());
+  const std::string attempts = folder.path() + "/root/attempts/";
+  for (int attempt = 1; attempt <= 6; ++attempt) {
+    WorkerProcess worker(folder.path(), coordinator.access_path());
+    const WorkerHello hello = coordinator.expect<WorkerHello>();
+    CHECK(processes_with_environment("NIGHTSHIFT_OUT", attempts).empty());
+    coordinator.send(WorkerWelcome{1, 50, 5'000});
+    for (const HeldAttempt& held : hello.held) {
+      CHECK(held.finished);   // what ran has been lost; what ended is kept
+      CHECK(coordinator.expect<AttemptFinished>().outcome == Outcome::ok);
+      coordinator.send(AttemptAcknowledged{held.ref, false});
+    }
+    AssignAttempt order = make_order(make_ref(3, "soak", attempt));
+    order.command = {"sh", "-c",
+                     "echo x >> $NIGHTSHIFT_STATE/steps; trap '' TERM; setsid sleep 67 & "
+                     "sleep 0.1; echo w > $NIGHTSHIFT_OUT/w; kill -9 $!"};
+    coordinator.send(order);
+    const int wait_us = std::rand() % 300'000;
+    CAPTURE(wait_us);
+    ::usleep(static_cast<useconds_t>(wait_us));
+    worker.signal(SIGKILL);
+    worker.wait();
+  }
+  WorkerProcess worker(folder.path(), coordinator.access_path());
+  coordinator.expect<WorkerHello>();
+  CHECK(processes_with_environment("NIGHTSHIFT_OUT", attempts).empty());
 }
