@@ -130,7 +130,9 @@ Job& add_job(Core& core, Job job, std::int64_t mono_ms) {
 
 void replace_spec(Core& core, JobId id, JobSpec spec, std::int64_t mono_ms) {
   Job& job = core.jobs.at(id);
-  for (std::uint32_t i = 0; i < job.stages.size(); ++i) leave_state(core, job, {id, i}, job.stages[i]);
+  for (std::uint32_t i = 0; i < job.stages.size(); ++i) {
+    leave_state(core, job, {id, i}, job.stages[i]);
+  }
   std::vector<Stage> stages(spec.stages.size());
   for (std::size_t i = 0; i < spec.stages.size(); ++i) {
     const auto old = job.graph.index.find(spec.stages[i].name);

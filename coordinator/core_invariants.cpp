@@ -66,7 +66,8 @@ void check_needs(const Job& job, std::uint32_t index, const Named& name, Broken&
   const bool needs_all = stage.state == StageState::ready || is_active(stage.state) ||
                          has_result(stage.state);
   if (needs_all && unmet > 0) {
-    broken.push_back(fmt::format("{}: {} without what it needs", name.text(), to_string(stage.state)));
+    broken.push_back(
+        fmt::format("{}: {} without what it needs", name.text(), to_string(stage.state)));
   }
   if (stage.state == StageState::waiting && unmet == 0) {
     broken.push_back(fmt::format("{}: waiting for nothing", name.text()));
@@ -94,12 +95,13 @@ void check_places(const Core& core, const Job& job, StageAt at, const Named& nam
   const int places = (is_queued(core, job, at, stage) ? 1 : 0) +
                      (core.delayed.contains({stage.not_before_mono_ms, at}) ? 1 : 0);
   if (places != (stage.state == StageState::ready ? 1 : 0)) {
-    broken.push_back(fmt::format("{}: {} and in {} ready queues", name.text(), to_string(stage.state),
-                                 places));
+    broken.push_back(fmt::format("{}: {} and in {} ready queues", name.text(),
+                                 to_string(stage.state), places));
   }
   if (has_result(stage.state)) {
     if (!stage.result || !stage.result->checkpoint) {
-      broken.push_back(fmt::format("{}: {} without a checkpoint", name.text(), to_string(stage.state)));
+      broken.push_back(
+          fmt::format("{}: {} without a checkpoint", name.text(), to_string(stage.state)));
     }
     const auto same = core.done_by_key.find(stage.key);
     if (same == core.done_by_key.end() || !same->second.contains(at)) {
@@ -115,7 +117,8 @@ void check_places(const Core& core, const Job& job, StageAt at, const Named& nam
   if (live == core.live.end()) return;
   const AttemptRef current = attempt_of(core, at);
   if (live->second.ref != current) {
-    broken.push_back(fmt::format("{}: live attempt is {}", name.text(), to_string(live->second.ref)));
+    broken.push_back(
+        fmt::format("{}: live attempt is {}", name.text(), to_string(live->second.ref)));
   }
   const Worker* worker = find_worker(core, live->second.worker);
   const auto held = worker ? worker->held.find(current) : decltype(worker->held.find(current)){};

@@ -1,5 +1,5 @@
 // What happens when something happens: one handler for each event. Pure: a handler changes the core
-// and appends to the effects; it does no I/O and reads no clock. Whoever calls it (reactor_engine.h)
+// and appends to the effects; it does no I/O and reads no clock. Its caller (reactor_engine.h)
 // commits the changes, and only then sends the messages.
 //
 // An attempt's life on the wire:
@@ -94,6 +94,9 @@ struct ResumeRequest {
 Result<std::vector<ResumeStep>> on_resume(Turn& turn, const ResumeRequest& request);
 
 // ---- workers --------------------------------------------------------------------------------
+// A heartbeat is answered with WorkerWelcome: a worker that sees another epoch than the one it was
+// welcomed with says hello again, and so does one that gets an ErrorReply `not_found` (its hello
+// was lost). A worker sends attempt_finished again until it is acknowledged.
 void on_worker_hello(Turn& turn, const WorkerHello& hello);
 // Also any other word of a worker is a sign of life: the handlers below see to that.
 void on_heartbeat(Turn& turn, const Heartbeat& heartbeat);

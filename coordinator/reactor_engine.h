@@ -41,7 +41,9 @@ class Engine {
   }
   // Schedules if asked, commits, and gives the messages to send. Nothing to do costs nothing.
   Result<std::vector<Send>> flush(Now now);
-  bool has_work() const { return !effects_.changes.empty() || !effects_.sends.empty() || effects_.schedule; }
+  bool has_work() const {
+    return !effects_.changes.empty() || !effects_.sends.empty() || effects_.schedule;
+  }
 
  private:
   Store& store_;

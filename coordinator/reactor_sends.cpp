@@ -45,6 +45,7 @@ bool take_equal_result(Turn& turn, StageAt at) {
   if (stage.no_reuse) return false;
   const auto same = turn.core.done_by_key.find(stage.key);
   if (same == turn.core.done_by_key.end()) return false;
+  std::string why_not;
   int asked = 0;
   constexpr int asked_max = 8;
   for (const StageAt& other : same->second) {
@@ -52,13 +53,13 @@ bool take_equal_result(Turn& turn, StageAt at) {
     const StageResult& result = *stage_at(turn.core, other).result;
     const Checkpoint& checkpoint = *result.checkpoint;
     if (!device_matches(turn.core, at, checkpoint)) {
-      stage.no_reuse_reason =
-          fmt::format("{} was measured on {}", to_string(result.from), checkpoint.device_class);
+      why_not = fmt::format("{} was measured on {}", to_string(result.from),
+                            checkpoint.device_class);
       continue;
     }
     if (turn.options.checkpoint_exists && !turn.options.checkpoint_exists(checkpoint.info.path)) {
-      stage.no_reuse_reason = fmt::format("the equal result of {} is gone: {}",
-                                          to_string(result.from), checkpoint.info.path);
+      why_not = fmt::format("the equal result of {} is gone: {}",
+                            to_string(result.from), checkpoint.info.path);
       continue;
     }
     stage.result = result;
@@ -71,7 +72,8 @@ bool take_equal_result(Turn& turn, StageAt at) {
                      to_string(result.from), field("checkpoint", checkpoint.info.path)));
     return true;
   }
-  if (!stage.no_reuse_reason.empty()) {
+  if (why_not != stage.no_reuse_reason) {
+    stage.no_reuse_reason = why_not;
     tell(turn, at.job, fmt::format("event=not_reused stage={} {}", spec_at(turn.core, at).name,
                                    field("why", stage.no_reuse_reason)));
   }

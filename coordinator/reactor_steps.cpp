@@ -278,7 +278,9 @@ void refuse_report(Turn& turn, const WorkerId& worker, const AttemptRef& ref,
 
 void stop_zombie(Turn& turn, Worker& worker, const AttemptRef& ref) {
   const auto at = find_stage(turn.core, ref.stage_ref());
-  if (!worker.held.contains(ref)) hold_slot(worker, ref, at ? spec_at(turn.core, *at).resources : ResourceSpec{});
+  if (!worker.held.contains(ref)) {
+    hold_slot(worker, ref, at ? spec_at(turn.core, *at).resources : ResourceSpec{});
+  }
   HeldSlot& slot = worker.held.at(ref);
   const std::int64_t told_ago_ms = turn.now.mono_ms - slot.stop_told_mono_ms;
   if (slot.stopping && told_ago_ms < turn.options.heartbeat_ms) return;

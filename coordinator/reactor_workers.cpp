@@ -16,6 +16,14 @@ void welcome(Turn& turn, const WorkerId& worker, const std::string& session) {
                                               turn.options.lease_ms}});
 }
 
+// It believes that it is welcome, but its hello never came: a welcome alone would not tell it.
+void ask_for_hello(Turn& turn, const Heartbeat& heartbeat) {
+  turn.effects.sends.push_back(
+      {heartbeat.worker, heartbeat.session,
+       ErrorReply{0, to_string(ErrorCode::not_found), "no hello came from this session",
+                  heartbeat.worker.value, "say hello again"}});
+}
+
 std::vector<AttemptRef> held_refs(const Worker& worker) {
   std::vector<AttemptRef> refs;
   for (const auto& [ref, slot] : worker.held) refs.push_back(ref);
@@ -55,6 +63,7 @@ void compare_held(Turn& turn, Worker& worker, const WorkerHello& hello, bool sam
     } else if (said != listed.end()) {
       attach(turn, at, *live, said->second);
     } else if (same_session && stage_at(turn.core, at).state == StageState::assigned) {
+      live->suspected = false;   // it never came: asked again, and given up like any order
       send_order(turn, at);
     } else {
       lose_attempt(turn, worker.name, ref,
@@ -138,13 +147,18 @@ void on_worker_hello(Turn& turn, const WorkerHello& hello) {
 }
 
 void on_heartbeat(Turn& turn, const Heartbeat& heartbeat) {
-  welcome(turn, heartbeat.worker, heartbeat.session);
   Worker* worker = note_word(turn, heartbeat.worker, heartbeat.session);
+  const bool this_epoch = heartbeat.server_epoch == turn.core.epoch.value;
+  if (this_epoch && (worker == nullptr || !worker->greeted)) {
+    ask_for_hello(turn, heartbeat);
+    return;
+  }
+  welcome(turn, heartbeat.worker, heartbeat.session);
   if (worker == nullptr) return;
   worker->disk_free_bytes = heartbeat.disk_free_bytes;
   worker->temp_free_bytes = heartbeat.temp_free_bytes;
   // One of an earlier epoch is a sign of life and no more; the welcome makes the worker say hello.
-  if (heartbeat.server_epoch != turn.core.epoch.value || worker->state != WorkerState::online) return;
+  if (!this_epoch || worker->state != WorkerState::online) return;
   std::set<AttemptRef> listed;
   for (const AttemptPulse& pulse : heartbeat.attempts) {
     listed.insert(pulse.ref);

@@ -52,8 +52,8 @@ class Planner {
       return {spec.name, true, "forced by --from"};
     }
     if (stage == nullptr) return {spec.name, true, "new in the job file"};
-    const std::string difference =
-        describe_difference(job_.spec, job_.spec.stages[job_.graph.index.at(spec.name)], spec_, spec);
+    const StageSpec& before = job_.spec.stages[job_.graph.index.at(spec.name)];
+    const std::string difference = describe_difference(job_.spec, before, spec_, spec);
     if (stage->key != plan_.keys[i] && !difference.empty()) {
       return {spec.name, true, "parameters changed: " + difference};
     }
@@ -132,7 +132,8 @@ Status check_new_spec(const Job& job, const JobSpec& spec) {
     }
     if (!graph.index.contains(name)) {
       return Error{ErrorCode::unsupported, fmt::format("the new job file has no stage {}", name),
-                   spec.source_path, "submit it as a new job: equal results are taken from this one"};
+                   spec.source_path,
+                   "submit it as a new job: equal results are taken from this one"};
     }
   }
   return {};

@@ -39,6 +39,12 @@ bool fits(const Room& room, const ResourceSpec& wish) {
          has_labels(*room.worker, wish);
 }
 
+// Two attempts of one stage would share its partial state: the earlier one must have ended there.
+bool still_holds(const Worker& worker, const StageRef& stage) {
+  const auto found = worker.held.lower_bound({stage.job, stage.stage, {0}});
+  return found != worker.held.end() && found->first.stage_ref() == stage;
+}
+
 // One user's ready stages of one priority, while a pass walks through them.
 struct UserCursor {
   const std::string* user = nullptr;
@@ -150,6 +156,10 @@ class Pass {
     const StageAt at = *queue.next;
     const ResourceSpec& wish = core_.shapes[static_cast<std::size_t>(queue.shape)];
     const auto room = best_room(at, wish);
+    if (room == rooms_.end() && any_fits(wish)) {
+      ++queue.next;   // only this one cannot go there
+      return;
+    }
     if (room == rooms_.end()) {
       full_shapes_.insert(queue.shape);
       if (now_.mono_ms - stage_at(core_, at).ready_mono_ms >= options_.reserve_after_ms) {
@@ -167,6 +177,11 @@ class Pass {
     room->cores -= wish.cores;
     room->memory_bytes -= wish.memory_bytes;
     if (room->slots == 0) rooms_.erase(room);
+  }
+
+  bool any_fits(const ResourceSpec& wish) const {
+    return std::any_of(rooms_.begin(), rooms_.end(),
+                       [&](const Room& room) { return fits(room, wish); });
   }
 
   // Not one that refused it; for a stage without GPU one without GPU; where its inputs are; where
@@ -188,7 +203,7 @@ class Pass {
     };
     auto best = rooms_.end();
     for (auto room = rooms_.begin(); room != rooms_.end(); ++room) {
-      if (!fits(*room, wish)) continue;
+      if (!fits(*room, wish) || still_holds(*room->worker, ref_of(core_, at))) continue;
       if (best == rooms_.end() || rank(*room) < rank(*best)) best = room;
     }
     return best;
@@ -259,6 +274,9 @@ void explain_ready(const Core& core, const SchedulerOptions& options, StageAt at
     const std::string why = refusal(worker, core.shapes[static_cast<std::size_t>(stage.shape)]);
     if (!why.empty()) {
       reasons.push_back(fmt::format("worker {}: {}", name.value, why));
+    } else if (still_holds(worker, ref_of(core, at))) {
+      reasons.push_back(
+          fmt::format("worker {}: an earlier attempt has not ended there", name.value));
     } else if (reasons.empty()) {
       reasons.push_back(fmt::format("worker {}: has room, others come first", name.value));
     }

@@ -10,6 +10,7 @@
 #include <zmq.hpp>
 
 #include "coordinator/curve_keys.h"
+#include "coordinator/server_night.h"
 #include "schema/access.h"
 #include "schema/json.h"
 
@@ -122,7 +123,11 @@ Status Server::Loop::open() {
   try {
     open_socket(keys);
     endpoint = bind_home(trying);
-    if (!options.listen.empty()) remote = bind(trying = options.listen);
+    if (!options.listen.empty()) {
+      trying = options.listen;
+      socket.set(zmq::sockopt::ipv6, trying.find('[') != std::string::npos ? 1 : 0);
+      remote = bind(trying);
+    }
   } catch (const zmq::error_t& failed) {
     return Error{ErrorCode::io, fmt::format("cannot listen: {}", failed.what()), trying,
                  failed.num() == EADDRINUSE ? "choose another port with --listen tcp://HOST:PORT"
@@ -153,7 +158,6 @@ void Server::Loop::open_socket(const CoordinatorKeys& keys) {
   socket.set(zmq::sockopt::linger, linger_ms);
   socket.set(zmq::sockopt::heartbeat_ivl, heartbeat_ms);
   socket.set(zmq::sockopt::heartbeat_timeout, 3 * heartbeat_ms);
-  socket.set(zmq::sockopt::ipv6, 1);
 }
 
 std::string Server::Loop::bind(const std::string& to) {
@@ -351,6 +355,7 @@ Result<std::unique_ptr<Server>> Server::open(const Home& home, Store& store, con
   if (!options.reactor.checkpoint_exists) {
     options.reactor.checkpoint_exists = checkpoint_check(home);
   }
+  if (!options.reactor.scheduler.night) options.reactor.scheduler.night = night_window;
   auto loop = std::make_unique<Loop>(home, store, clock, std::move(options), std::move(log));
   NS_TRY(loop->open());
   return std::unique_ptr<Server>(new Server(std::move(loop)));

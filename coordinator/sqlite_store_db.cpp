@@ -25,7 +25,7 @@ Meaning meaning_of(int code, int system_errno) {
       return {ErrorCode::io, "the file or its folder is read-only for this user"};
     case SQLITE_PERM:
     case SQLITE_CANTOPEN:
-      return {ErrorCode::io, "the folder must exist and belong to this user"};
+      return {ErrorCode::io, "the folder must exist, and it and the file must be writable for this user"};
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
       return {ErrorCode::unavailable, "another coordinator uses it: stop that one"};

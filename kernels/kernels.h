@@ -51,7 +51,7 @@ struct PackedMatrix {
   std::shared_ptr<const void> data;        // backend-private layout
 };
 
-// Where a call runs: threads and scratch. One Context per running model; not shared between threads.
+// Where a call runs: threads and scratch. One Context per running model, never shared by threads.
 struct Context {
   ThreadPool* pool = nullptr;              // never null
   // Returns at least `bytes` of 64-byte aligned scratch, valid until the next kernel call.
@@ -72,7 +72,8 @@ struct Context {
   Context& operator=(const Context&) = delete;
 };
 
-// One layer's key/value memory: blocks of `block_tokens` positions. Element (block, head, t, i) is at
+// One layer's key/value memory: blocks of `block_tokens` positions, head_dim even. Element
+// (block, head, t, i) is at
 // ((block * kv_heads + head) * block_tokens + t) * head_dim + i in both k and v.
 struct KvLayer {
   KvFormat format = KvFormat::bf16;
@@ -83,8 +84,8 @@ struct KvLayer {
   int block_tokens = 0;
 };
 
-// `rows` consecutive rows of one sequence: row i is at position start + i. Position p lives in block
-// blocks[p / block_tokens]. Rows of different sequences lie one after the other in a batch.
+// `rows` consecutive rows of one sequence: row i is at position start + i. Position p lives in
+// block blocks[p / block_tokens]. Rows of different sequences lie one after the other in a batch.
 struct Segment {
   int first_row = 0;
   int rows = 0;
@@ -127,7 +128,8 @@ struct Backend {
   void (*embed)(Context&, const std::int32_t* ids, int m, const std::uint16_t* table_bf16,
                 const float* table_f32, int d, float* y);
   // y = x / sqrt(mean(x^2) + eps) * weight, row by row. y may be x.
-  void (*rms_norm)(Context&, const float* x, int m, int d, const float* weight, float eps, float* y);
+  void (*rms_norm)(Context&, const float* x, int m, int d, const float* weight, float eps,
+                   float* y);
   // residual += x, then y = rms_norm(residual). The sum rounds exactly as `add` does.
   void (*add_rms_norm)(Context&, float* residual, const float* x, int m, int d, const float* weight,
                        float eps, float* y);
@@ -143,8 +145,8 @@ struct Backend {
   // Writes k and v [m, kv_heads, head_dim] of the segments' rows into the cache.
   void (*kv_append)(Context&, const float* k, const float* v, const Segment* segments, int count,
                     const KvLayer& cache);
-  // Fused: per-head RMSNorm of q and k (weights of head_dim; null: none), rope on both, append k and
-  // v. qkv[m, (heads + 2 kv_heads) * head_dim]; q is written rotated to q[m, heads, head_dim].
+  // Fused: per-head RMSNorm of q and k (weights of head_dim; null: none), rope on both, append k
+  // and v. qkv[m, (heads + 2 kv_heads) * head_dim]; q is written rotated to q[m, heads, head_dim].
   void (*qk_norm_rope_append)(Context&, const float* qkv, const Segment* segments, int count,
                               int heads, const float* q_norm, const float* k_norm, float eps,
                               const double* inv_freq, const KvLayer& cache, float* q);

@@ -127,7 +127,7 @@ void run_plain(const Plan& plan, const Task& task) {
   kernel_of(plan, task.expert).tile(tile);
 }
 
-// The up half of a fused matrix need not start on a panel: then its tile starts a few outputs early.
+// The up half of a fused matrix need not start on a panel: its tile then starts some outputs early.
 void run_gate_up(const Plan& plan, const Task& task) {
   constexpr int widest_panel = 16;
   constexpr int stride = 2 * fused_columns + 2 * widest_panel;

@@ -62,13 +62,12 @@ Result<std::vector<JobView>> ask_list(Questions& questions) {
   return jobs;
 }
 
-void print_job(const JobView& view, bool is_offline) {
+void print_job(const Place& place, const JobView& view, bool is_offline) {
   const ProgressStyle style = style_of_stdout();
   const SystemClock clock;
   say(render_job(view, clock.now().wall_ms, style));
   if (view.state == JobState::active && is_offline) {
-    say(fmt::format("no coordinator runs: nobody works on it; to go on: nightshift resume {}",
-                    view.job.value));
+    say("no coordinator runs: nobody works on it; to go on: " + resume_command(place, view.job));
   }
   if (view.state == JobState::failed || view.state == JobState::cancelled) {
     for (const StageView& stage : view.stages) {
@@ -84,7 +83,7 @@ void print_job(const JobView& view, bool is_offline) {
         }
       }
     }
-    say(fmt::format("to go on: nightshift resume {}", view.job.value));
+    say("to go on: " + resume_command(place, view.job));
   }
 }
 
@@ -175,7 +174,7 @@ int do_status(const Place& place, const StatusArguments& arguments) {
       view = std::move(*asked);
     }
     if (!arguments.watch || questions->is_offline()) {
-      print_job(*view, questions->is_offline());
+      print_job(place, *view, questions->is_offline());
       return exit_ok;
     }
   }

@@ -139,6 +139,12 @@ std::vector<bool> choose(const JobView& view, std::size_t lines_max) {
   return shown;
 }
 
+// A reason that only counts down is the same reason.
+std::string without_digits(std::string text) {
+  std::erase_if(text, [](char c) { return c >= '0' && c <= '9'; });
+  return text;
+}
+
 std::string stamp(Now now) {
   const std::string text = format_wall_time(now.wall_ms);
   return text.size() > 11 ? text.substr(11) : text;
@@ -203,15 +209,16 @@ void PlainProgress::stage_lines(const StageView& stage, Now now, std::vector<std
       case StageState::done: say(attempt + " done in " + format_clock(elapsed_ms(stage))); break;
       case StageState::failed: say(attempt + " failed"); break;
       case StageState::reused: say("reused: " + printable(stage.reuse_reason)); break;
-      case StageState::ready: break;
+      case StageState::ready: said.progress_mono_ms = now.mono_ms; break;   // it may go on at once
       default: say(to_string(stage.state)); break;
     }
   }
-  if (stage.state == StageState::ready && stage.waiting_reason != said.waiting &&
+  const std::string waiting = without_digits(stage.waiting_reason);
+  if (stage.state == StageState::ready && waiting != said.waiting &&
       now.mono_ms - said.progress_mono_ms >= every_ms_) {
-    said.waiting = stage.waiting_reason;
+    said.waiting = waiting;
     said.progress_mono_ms = now.mono_ms;
-    if (!said.waiting.empty()) say("waits: " + printable(said.waiting));
+    if (!waiting.empty()) say("waits: " + printable(stage.waiting_reason));
   }
   if (stage.state != StageState::running || !stage.pulse) return;
   const std::string progress = progress_text(*stage.pulse) + stage.pulse->phase;

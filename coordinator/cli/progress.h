@@ -38,7 +38,7 @@ class PlainProgress {
     std::size_t attempts_ended = 0;
     std::size_t notes = 0;
     std::string progress;
-    std::string waiting;
+    std::string waiting;             // without its digits
     std::int64_t progress_mono_ms = INT64_MIN / 2;
   };
   void stage_lines(const StageView& stage, Now now, std::vector<std::string>& out);

@@ -8,6 +8,7 @@
 #include "coordinator/cli/session.h"
 #include "coordinator/server.h"
 #include "coordinator/server_desk.h"
+#include "coordinator/server_night.h"
 #include "coordinator/sqlite_store.h"
 #include "schema/json.h"
 
@@ -79,6 +80,7 @@ Result<Questions> Questions::open(const Place& place) {
   NS_TRY_ASSIGN(std::unique_ptr<Store> store, open_sqlite_store(home.database()));
   ReactorOptions options;
   options.checkpoint_exists = checkpoint_check(home);
+  options.scheduler.night = night_window;
   state->offline =
       std::make_unique<OfflineDesk>(std::move(lock), std::move(store), home, std::move(options));
   NS_TRY(state->offline->engine.open(state->offline->clock.now()));

@@ -25,11 +25,6 @@ FollowOptions follow_options(const Place& place, const WorkerChoice& worker) {
   return options;
 }
 
-std::string resume_command(const Place& place, JobId job) {
-  return fmt::format("nightshift resume {}{}", job.value,
-                     place.home.empty() ? "" : " --home " + place.home);
-}
-
 // The report on the screen and in HOME/reports/JOB; the path of report.json is the last line.
 int finish(const Place& place, const JobView& view) {
   const JobReport report = make_report(view);

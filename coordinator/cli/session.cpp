@@ -82,6 +82,17 @@ std::string user_name() {
   return fmt::format("uid-{}", ::geteuid());
 }
 
+std::string resume_command(const Place& place, JobId job) {
+  std::string text = fmt::format("nightshift resume {}", job.value);
+  for (const auto& [option, value] : {std::pair("--home", place.home), {"--access", place.access}}) {
+    if (value.empty()) continue;
+    const bool is_plain = value.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuv"
+                                                  "wxyz0123456789_./-+=:@") == std::string::npos;
+    text += fmt::format(" {} {}", option, is_plain ? value : "'" + value + "'");
+  }
+  return text;
+}
+
 Json job_argument(const std::string& job) { return Json{{"job", job}}; }
 
 Result<JobView> ask_job(Client& client, const std::string& job) {

@@ -42,6 +42,8 @@ bool check_job(const std::string& path, LoadedJob& job);
 bool load_job(const std::string& path, LoadedJob& job);
 
 std::string user_name();
+// For people to copy: "nightshift resume 3 --home DIR".
+std::string resume_command(const Place& place, JobId job);
 
 Result<JobView> ask_job(Client& client, const std::string& job);
 Result<JobView> job_view_from_answer(const Json& answer);

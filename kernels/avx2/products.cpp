@@ -32,7 +32,8 @@ struct WidenedPairs {
   }
   static Acc start(const ProductTile&, int) { return (Acc)_mm256_setzero_si256(); }
   static VecF finish(const ProductTile& tile, Acc acc, int row, int column) {
-    return _mm256_cvtepi32_ps((__m256i)acc) * (set1(tile.x_scale[row]) * load(tile.w_scale + column));
+    const VecF scale = set1(tile.x_scale[row]) * load(tile.w_scale + column);
+    return _mm256_cvtepi32_ps((__m256i)acc) * scale;
   }
 };
 

@@ -55,7 +55,8 @@ struct ByteQuads {
     return (Acc)_mm512_loadu_si512(tile.w_offset + column);
   }
   static VecF finish(const ProductTile& tile, Acc acc, int row, int column) {
-    return _mm512_cvtepi32_ps((__m512i)acc) * (set1(tile.x_scale[row]) * load(tile.w_scale + column));
+    const VecF scale = set1(tile.x_scale[row]) * load(tile.w_scale + column);
+    return _mm512_cvtepi32_ps((__m512i)acc) * scale;
   }
 };
 

@@ -63,7 +63,7 @@ inline AttentionScratch split_scratch(float* memory, int rows, int padded) {
   return s;
 }
 
-// ---- How keys and values are read ----------------------------------------------------------------
+// ---- How keys and values are read -----------------------------------------------------------
 
 // `lanes` keys, each `words` 32-bit words long, become the columns of `keys`; with Widen, each word
 // is a pair of bfloat16 and becomes two rows.
@@ -104,7 +104,7 @@ struct BfloatCache {
   static VecF load_row_n(const std::uint16_t* p, int n) { return load_bf16_n(p, n); }
 };
 
-// ---- One task ------------------------------------------------------------------------------------
+// ---- One task -------------------------------------------------------------------------------
 
 // Where the keys of one tile lie; the values lie at the same distance from the start of `v`.
 struct KeyRows {
@@ -196,7 +196,7 @@ inline void add_values(const AttentionCall& call, const KeyRows& keys, const Key
   }
 }
 
-// Turns a row of scores into weights relative to the new running maximum; keys past `valid` weigh 0.
+// Turns a row of scores into weights relative to the new running maximum. Keys past `valid` get 0.
 inline void soften_row(float* scores, int valid, int count, float* largest, float* sum,
                        float* rescale) {
   *rescale = 1.0f;
@@ -297,7 +297,7 @@ void run_attention(const AttentionCall& call, const AttentionTask& task,
     }
     add_values<Cache>(call, keys, next, rows, s);
   }
-  // A row multiplies the values it may not see by 0, which turns their NaN or infinity into its own.
+  // A row multiplies the values it may not see by 0: their NaN or infinity would become its own.
   // Alone, a row reads no such values.
   if (task.rows > 1 && outputs_hold_nan(s, rows, call.padded)) {
     for (int r = 0; r < task.rows; ++r) {

@@ -1,5 +1,5 @@
-// Loops over lanes and the addressing that several operations share. Include simd.h and define NS_ISA
-// first. Everything here is inline; the operations themselves live in one file each.
+// Loops over lanes and the addressing that several operations share. Include simd.h and define
+// NS_ISA first. Everything here is inline; the operations themselves live in one file each.
 #pragma once
 
 #include "kernels/isa/ops_isa.h"

@@ -111,7 +111,7 @@ void product_tile(const ProductTile& tile) {
   if (panel < tile.panels) product_panels<Kind, 1>(tile, panel);
 }
 
-// ---- Kinds that every instruction set has: float32 products of float32 or bfloat16 weights -------
+// ---- Kinds that every instruction set has: float32 products of float32 or bfloat16 weights ------
 
 struct FloatKind {
   using Acc = VecF;

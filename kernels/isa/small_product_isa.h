@@ -1,6 +1,6 @@
-// The product of two small matrices that lie in the cache, as attention needs it: row-major, the right
-// side read through a Source that widens it. Include simd.h and define NS_ISA first. Each result is
-// one accumulator that runs through k in order, whatever the number of rows.
+// The product of two small matrices that lie in the cache, as attention needs it: row-major, the
+// right side read through a Source that widens it. Include simd.h and define NS_ISA first. Each
+// result is one accumulator that runs through k in order, whatever the number of rows.
 #pragma once
 
 #include <cstddef>
@@ -47,8 +47,8 @@ struct SmallProduct {
   int c_stride = 0;
   const float* rescale = nullptr;   // start = c * rescale[row]; null: start = 0 or c
   bool accumulate = false;
-  // Memory that will be needed next, asked for step by step of k: a burst of requests would stop the
-  // core until they are served.
+  // Memory that will be needed next, asked for step by step of k: a burst of requests would stop
+  // the core until they are served.
   const char* const* ahead = nullptr;
   int ahead_count = 0;
   std::size_t ahead_bytes = 0;

@@ -3,46 +3,55 @@
 // A table for people on stderr; one JSON object a line on stdout. Every figure is the best of
 // several runs, since other programs share the cores.
 //
-//   kernels_bench [seconds for each figure, default 0.2]      NIGHTSHIFT_ISA, NIGHTSHIFT_THREADS
-#include <immintrin.h>
-
+//   kernels_bench [seconds for each figure, default 0.2] [cpu]   NIGHTSHIFT_ISA, NIGHTSHIFT_THREADS
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "kernels/kernels.h"
+#include "kernels/memory.h"
 #include "kernels/thread_pool.h"
+#include "tests/kernels/machine_peaks.h"
 
 namespace nightshift::kernels {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+// Wall time, or the time that this process was on a CPU: on a crowded machine only the latter, with
+// one thread, says something about the kernels.
+bool cpu_time = false;
 
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
+double now_s() {
+  timespec now{};
+  clock_gettime(cpu_time ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
+
+using test::chains;
+using test::peak_rounds;
+using test::peak_sink;
 
 double budget_s = 0.2;
 
-// Seconds of the fastest of many runs.
+// Seconds of the fastest of many runs; of CPU time the mean, since its ticks are coarse.
 double best_of(const std::function<void()>& body) {
   body();
   double best = 1e30;
-  const auto start = Clock::now();
+  const double start = now_s();
   int runs = 0;
-  while (runs < 3 || seconds_since(start) < budget_s) {
-    const auto begin = Clock::now();
+  while (runs < 3 || now_s() - start < budget_s) {
+    const double begin = now_s();
     body();
-    best = std::min(best, seconds_since(begin));
+    best = std::min(best, now_s() - begin);
     ++runs;
   }
-  return best;
+  return cpu_time ? (now_s() - start) / runs : best;
 }
 
 void report(const std::string& name, double value, const std::string& unit) {
@@ -51,7 +60,7 @@ void report(const std::string& name, double value, const std::string& unit) {
               unit.c_str());
 }
 
-// ---- The machine ---------------------------------------------------------------------------------
+// ---- The machine ------------------------------------------------------------------------------
 
 // Multiply-accumulates per second of one thread, by weight format of the product.
 struct Peaks {
@@ -60,60 +69,6 @@ struct Peaks {
   double int8 = 0.0;
   double read_gbps = 0.0;   // all threads, from memory
 };
-
-constexpr int peak_rounds = 20000;
-constexpr int chains = 24;
-volatile float peak_sink;
-volatile int peak_seed = 1;
-
-__attribute__((target("avx2,fma"))) void fma_avx2() {
-  const __m256 x = _mm256_set1_ps(static_cast<float>(peak_seed));
-  __m256 acc[12];
-  for (__m256& a : acc) a = x;
-  for (int i = 0; i < 2 * peak_rounds; ++i) {
-#pragma GCC unroll 12
-    for (int j = 0; j < 12; ++j) acc[j] = _mm256_fmadd_ps(x, x, acc[j]);
-  }
-  for (const __m256& a : acc) peak_sink = _mm256_cvtss_f32(a);
-}
-
-__attribute__((target("avx512f"))) void fma_avx512() {
-  const __m512 x = _mm512_set1_ps(static_cast<float>(peak_seed));
-  __m512 acc[chains];
-  for (__m512& a : acc) a = x;
-  for (int i = 0; i < peak_rounds; ++i) {
-#pragma GCC unroll 24
-    for (int j = 0; j < chains; ++j) acc[j] = _mm512_fmadd_ps(x, x, acc[j]);
-  }
-  for (const __m512& a : acc) peak_sink = _mm512_cvtss_f32(a);
-}
-
-__attribute__((target("avx512f,avx512bf16"))) void dot_bf16_avx512() {
-  const __m512i bits = _mm512_set1_epi16(static_cast<short>(0x3f80 + peak_seed));
-  __m512 acc[chains];
-  for (__m512& a : acc) a = _mm512_castsi512_ps(bits);
-  for (int i = 0; i < peak_rounds; ++i) {
-#pragma GCC unroll 24
-    for (int j = 0; j < chains; ++j) {
-      acc[j] = _mm512_dpbf16_ps(acc[j], (__m512bh)bits, (__m512bh)bits);
-    }
-  }
-  for (const __m512& a : acc) peak_sink = _mm512_cvtss_f32(a);
-}
-
-__attribute__((target("avx512f,avx512vnni"))) void dot_int8_avx512() {
-  using Ints = int __attribute__((vector_size(64)));
-  const __m512i x = _mm512_set1_epi8(static_cast<char>(peak_seed));
-  Ints acc[chains];
-  for (Ints& a : acc) a = (Ints)x;
-  for (int i = 0; i < peak_rounds; ++i) {
-#pragma GCC unroll 24
-    for (int j = 0; j < chains; ++j) {
-      acc[j] = (Ints)_mm512_dpbusd_epi32((__m512i)acc[j], x, x);
-    }
-  }
-  for (const Ints& a : acc) peak_sink = static_cast<float>(a[0]);
-}
 
 double read_bandwidth(ThreadPool& pool) {
   const std::size_t count = std::size_t{32} << 20;   // 256 MiB of 8-byte words
@@ -135,11 +90,11 @@ Peaks measure_peaks(const std::string& isa, ThreadPool& pool) {
   Peaks peaks;
   const double wide = 16.0 * chains * peak_rounds;
   if (isa == "avx512") {
-    peaks.f32 = wide / best_of(fma_avx512);
-    peaks.bf16 = 2 * wide / best_of(dot_bf16_avx512);
-    peaks.int8 = 4 * wide / best_of(dot_int8_avx512);
+    peaks.f32 = wide / best_of(test::fma_avx512);
+    peaks.bf16 = 2 * wide / best_of(test::dot_bf16_avx512);
+    peaks.int8 = 4 * wide / best_of(test::dot_int8_avx512);
   } else {
-    peaks.f32 = wide / 2 / best_of(fma_avx2);
+    peaks.f32 = wide / 2 / best_of(test::fma_avx2);
     peaks.bf16 = peaks.f32;
     peaks.int8 = 2 * peaks.f32;
   }
@@ -159,7 +114,7 @@ void bench_pool(ThreadPool& pool) {
   report("pool/empty parallel_for", seconds / calls * 1e6, "us");
 }
 
-// ---- Products ------------------------------------------------------------------------------------
+// ---- Products ---------------------------------------------------------------------------------
 
 std::uint32_t next_random = 12345;
 float random_value() {
@@ -247,7 +202,39 @@ void bench_products(const Backend& backend, Context& context, const Peaks& peaks
   }
 }
 
-// ---- A model's operations ------------------------------------------------------------------------
+// What the fused gate and up saves against two products, silu and mul.
+void bench_fused_experts(const Backend& backend, Context& context, const Format& format) {
+  constexpr int experts = 8, width = 256;
+  std::vector<PackedMatrix> both, gate, up;
+  for (int e = 0; e < experts; ++e) {
+    both.push_back(random_matrix(backend, format.weight, 2 * width, width));
+    gate.push_back(random_matrix(backend, format.weight, width, width));
+    up.push_back(random_matrix(backend, format.weight, width, width));
+  }
+  for (int rows : {8, 128}) {
+    std::vector<std::int32_t> offsets;
+    for (int e = 0; e <= experts; ++e) offsets.push_back(e * rows);
+    const auto x = random_values(static_cast<std::size_t>(experts) * rows * width);
+    std::vector<float> y(x.size());
+    std::vector<float> z(x.size());
+    const double fused = best_of([&] {
+      backend.grouped_gate_up_silu(context, x.data(), offsets.data(), experts, both.data(),
+                                   format.precision, y.data());
+    });
+    const double apart = best_of([&] {
+      backend.grouped_linear(context, x.data(), offsets.data(), experts, gate.data(),
+                             format.precision, y.data());
+      backend.grouped_linear(context, x.data(), offsets.data(), experts, up.data(),
+                             format.precision, z.data());
+      backend.silu(context, y.data(), y.size(), y.data());
+      backend.mul(context, y.data(), z.data(), y.size());
+    });
+    report(std::string("experts/") + format.name + "/rows" + std::to_string(rows) + "/fused",
+           apart / fused, "times faster");
+  }
+}
+
+// ---- A model's operations ---------------------------------------------------------------------
 
 constexpr int hidden = 256, heads = 4, kv_heads = 2, head_dim = 64, experts = 8, top_k = 2;
 constexpr int expert_width = 256, vocabulary = 4096, layers = 6, block_tokens = 64;
@@ -256,7 +243,7 @@ constexpr int q_width = heads * head_dim, kv_width = kv_heads * head_dim;
 struct Layer {
   PackedMatrix q, k, v, o, router;
   std::vector<PackedMatrix> gate, up, down;
-  std::vector<std::uint16_t> cache_k, cache_v;
+  std::shared_ptr<void> cache_k, cache_v;
 };
 
 struct Model {
@@ -288,8 +275,10 @@ Model make_model(const Backend& backend, WeightFormat format, int cache_blocks) 
       layer.up.push_back(matrix(expert_width, hidden));
       layer.down.push_back(matrix(hidden, expert_width));
     }
-    layer.cache_k.assign(cache, 0x3d00);
-    layer.cache_v.assign(cache, 0x3d00);
+    for (std::shared_ptr<void>* half : {&layer.cache_k, &layer.cache_v}) {
+      *half = make_block(cache * sizeof(std::uint16_t));
+      std::fill_n(static_cast<std::uint16_t*>(half->get()), cache, std::uint16_t{0x3d00});
+    }
     model.stack.push_back(std::move(layer));
   }
   model.head = matrix(vocabulary, hidden);
@@ -349,19 +338,22 @@ struct Pass {
       body();
       return;
     }
-    const auto start = Clock::now();
+    const double start = now_s();
     body();
-    (*spent)[name] += seconds_since(start);
+    (*spent)[name] += now_s() - start;
+  }
+
+  void normalise(const float* rows_in, int rows) {
+    model.backend->rms_norm(context, rows_in, rows, hidden, model.norm.data(), 1e-6f, h.data());
   }
 
   void attend(const Layer& layer) {
     const Backend& b = *model.backend;
     const Precision p = model.precision;
     const int count = static_cast<int>(segments.size());
-    const KvLayer cache{KvFormat::bf16, const_cast<std::uint16_t*>(layer.cache_k.data()),
-                        const_cast<std::uint16_t*>(layer.cache_v.data()), kv_heads, head_dim,
-                        block_tokens};
-    step("norm", [&] { b.rms_norm(context, x.data(), m, hidden, model.norm.data(), 1e-6f, h.data()); });
+    const KvLayer cache{KvFormat::bf16, layer.cache_k.get(), layer.cache_v.get(),
+                        kv_heads,       head_dim,            block_tokens};
+    step("norm", [&] { normalise(x.data(), m); });
     step("qkv", [&] {
       b.linear(context, h.data(), m, layer.q, p, q.data());
       b.linear(context, h.data(), m, layer.k, p, k.data());
@@ -388,7 +380,7 @@ struct Pass {
   void mix(const Layer& layer) {
     const Backend& b = *model.backend;
     const Precision p = model.precision;
-    step("norm", [&] { b.rms_norm(context, x.data(), m, hidden, model.norm.data(), 1e-6f, h.data()); });
+    step("norm", [&] { normalise(x.data(), m); });
     step("router", [&] {
       b.linear(context, h.data(), m, layer.router, Precision::f32, router.data());
       b.router_top_k(context, router.data(), m, experts, top_k, true, expert_ids.data(),
@@ -429,9 +421,7 @@ struct Pass {
       mix(layer);
     }
     const float* last = x.data() + static_cast<std::size_t>(m - logit_rows) * hidden;
-    step("norm", [&] {
-      b.rms_norm(context, last, logit_rows, hidden, model.norm.data(), 1e-6f, h.data());
-    });
+    step("norm", [&] { normalise(last, logit_rows); });
     step("head", [&] {
       b.linear(context, h.data(), logit_rows, model.head, model.precision, logits.data());
     });
@@ -476,6 +466,7 @@ void bench_model(const Backend& backend, Context& context, const Format& format)
 int main(int count, char** arguments) {
   using namespace nightshift::kernels;
   if (count > 1) budget_s = std::atof(arguments[1]);
+  cpu_time = count > 2 && std::string(arguments[2]) == "cpu";
   std::string reason;
   const Backend* backend = choose_backend(reason);
   if (backend == nullptr) {
@@ -490,6 +481,7 @@ int main(int count, char** arguments) {
   for (const Format& format : {formats[2], formats[3], formats[1]}) {
     bench_model(*backend, context, format);
   }
+  for (const Format& format : formats) bench_fused_experts(*backend, context, format);
   bench_products(*backend, context, peaks);
   return 0;
 }

@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 #include <sys/resource.h>
 
-#include <chrono>
+#include <ctime>
 #include <string>
 
 #include "coordinator/yaml_document.h"
@@ -27,13 +27,13 @@ std::string repeated(const std::string& part, int times) {
 
 // The deepest thing a parser may be asked to follow: refused at once, in little memory.
 void refused_fast(const std::string& text, const std::string& part) {
-  const auto began = std::chrono::steady_clock::now();
+  const std::clock_t began = std::clock();   // of this process: a busy machine is no failure
   const long before = peak_memory_mib();
   const JobFileResult result = parse(text);
   REQUIRE_FALSE(result.spec.has_value());
   REQUIRE_FALSE(result.errors.empty());
   CHECK_MESSAGE(result.errors[0].line().find(part) != std::string::npos, result.errors[0].line());
-  CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(1));
+  CHECK(static_cast<double>(std::clock() - began) / CLOCKS_PER_SEC < 1.0);
   CHECK(peak_memory_mib() - before < 100);
 }
 
@@ -107,6 +107,7 @@ TEST_CASE("job file: alias bombs are refused fast and small") {
 TEST_CASE("job file: 100,000 levels of every kind of nesting are refused, not followed") {
   constexpr int levels = 100'000;
   refused_fast(std::string(levels, '['), "nested deeper than 32 levels");
+  refused_fast(std::string(4'000'000, '['), "nested deeper than 32 levels");
   refused_fast(repeated("{a: ", levels), "nested deeper than 32 levels");
   refused_fast(repeated("- ", levels), "nested deeper than 32 levels");
   refused_fast(repeated("? ", levels), "nested deeper than 32 levels");

@@ -129,6 +129,20 @@ TEST_CASE("scheduler: every refusal has its reason") {
   CHECK(reasons(world, job, "small").empty());   // it runs
 }
 
+TEST_CASE("scheduler: an attempt does not go where an earlier one of its stage still runs") {
+  World world;
+  const JobId job = world.submit(dag("a\nb"));
+  world.hello("one", 2);
+  world.started("one", {job, "a", {1}});
+  REQUIRE(world.cancel(job, "a").ok());
+  world.complete("one", {job, "b", {1}});
+  REQUIRE(world.resume(job).ok());
+  CHECK(world.states(job) == "a ready, b done");
+  CHECK(reasons(world, job, "a") == "worker one: an earlier attempt has not ended there");
+  world.finished("one", {job, "a", {1}}, Outcome::cancelled);
+  CHECK(world.states(job) == "a assigned#2, b done");
+}
+
 TEST_CASE("scheduler: back-off and needs are explained") {
   World world;
   const JobId job = world.submit(dag("a -> b"));

@@ -91,8 +91,9 @@ TEST_CASE("experts: the fused gate and up equals the scalar reference, aligned o
         for (const Backend* backend : vector_backends()) {
           const auto y = run_grouped(*backend, 2, experts, precision, true);
           const double worst = worst_relative(y, expected, 0.1);
-          CHECK_MESSAGE(worst < 2e-5, name_of(*backend) << " " << name_of(format) << " half " << half
-                                                    << " worst " << worst << " seed " << seed);
+          CHECK_MESSAGE(worst < 2e-5, name_of(*backend)
+                                          << " " << name_of(format) << " half " << half
+                                          << " worst " << worst << " seed " << seed);
           CHECK(same_bits(y, run_grouped(*backend, 1, experts, precision, true)));
         }
       }

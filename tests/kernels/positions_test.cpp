@@ -43,8 +43,8 @@ TEST_CASE("rope: within 1e-6 of float64 at positions up to 131071") {
           worst = std::fmax(worst, std::fabs(y[high] - (x[high] * c + x[low] * s)));
         }
       }
-      CHECK_MESSAGE(worst < 1e-6, name_of(*backend) << " head_dim " << head_dim << " worst " << worst
-                                                << " seed " << seed);
+      CHECK_MESSAGE(worst < 1e-6, name_of(*backend) << " head_dim " << head_dim << " worst "
+                                                    << worst << " seed " << seed);
     }
   }
 }

@@ -164,7 +164,8 @@ TEST_CASE("calibration: channel maxima grow and report what is not finite") {
         expected[i % d] = std::fmax(expected[i % d], std::fabs(x[i]));
       }
       CHECK(backend->channel_abs_max(runner.context, x.data(), 83, d, largest.data()));
-      CHECK_MESSAGE(same_bits(largest, expected), name_of(*backend) << " d " << d << " seed " << seed);
+      CHECK_MESSAGE(same_bits(largest, expected),
+                    name_of(*backend) << " d " << d << " seed " << seed);
       for (float bad : {nan_value, infinity, -infinity}) {
         auto spoiled = x;
         spoiled.back() = bad;
@@ -189,8 +190,8 @@ TEST_CASE("calibration: histograms equal the scalar reference to the count") {
       for (const Backend* backend : vector_backends()) {
         std::vector<std::uint64_t> counts(bins, 3);
         backend->abs_histogram(runner.context, x.data(), count, 0.01f, bins, counts.data());
-        CHECK_MESSAGE(counts == expected, name_of(*backend) << " count " << count << " bins " << bins
-                                                        << " seed " << seed);
+        CHECK_MESSAGE(counts == expected, name_of(*backend) << " count " << count << " bins "
+                                                            << bins << " seed " << seed);
       }
     }
   }

@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <random>
 #include <string>
 
@@ -17,7 +18,9 @@ namespace {
 
 constexpr std::string_view head{"NSHF\x01", 5};
 
+// NIGHTSHIFT_SEED repeats a run.
 std::uint64_t fresh_seed() {
+  if (const char* given = std::getenv("NIGHTSHIFT_SEED")) return std::strtoull(given, nullptr, 10);
   return static_cast<std::uint64_t>(
       std::chrono::steady_clock::now().time_since_epoch().count());
 }

@@ -8,7 +8,6 @@
 #include <zmq.h>
 
 #include "schema/access.h"
-#include "worker/clock.h"
 
 namespace nightshift::test {
 
@@ -40,7 +39,7 @@ void FakeCoordinator::open() {
   zmq_->socket = zmq_socket(zmq_->context, ZMQ_ROUTER);
   const int one = 1;
   const int zero = 0;
-  const int timeout_ms = 10'000;
+  const int timeout_ms = 30'000;
   zmq_setsockopt(zmq_->socket, ZMQ_CURVE_SERVER, &one, sizeof one);
   zmq_setsockopt(zmq_->socket, ZMQ_CURVE_SECRETKEY, server_secret_.c_str(), 41);
   zmq_setsockopt(zmq_->socket, ZMQ_LINGER, &zero, sizeof zero);
@@ -66,7 +65,8 @@ void FakeCoordinator::send(const Message& message) {
   send_raw({frames.head, frames.number, frames.body});
 }
 
-Message FakeCoordinator::receive(const Message& wanted) {
+Message FakeCoordinator::receive(const Message& wanted, std::int64_t until_ms) {
+  REQUIRE_MESSAGE(monotonic_ms() < until_ms, "it does not come: ", message_name(wanted));
   std::vector<std::string> parts;
   int more = 1;
   while (more != 0) {

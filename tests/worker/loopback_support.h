@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/worker/support.h"
+#include "worker/clock.h"
 
 namespace nightshift::test {
 
@@ -22,11 +23,12 @@ class FakeCoordinator {
   const std::string& access_path() const { return access_path_; }
   void send(const Message& message);
   void send_raw(const std::vector<std::string>& frames);
-  // The next message of this kind within ten seconds; others are passed over.
+  // The next message of this kind within half a minute; others are passed over.
   template <typename T>
   T expect() {
+    const std::int64_t until = monotonic_ms() + 30'000;
     for (;;) {
-      const Message message = receive(T{});
+      const Message message = receive(T{}, until);
       if (const auto* found = std::get_if<T>(&message)) return *found;
     }
   }
@@ -35,7 +37,7 @@ class FakeCoordinator {
 
  private:
   struct Zmq;
-  Message receive(const Message& wanted);
+  Message receive(const Message& wanted, std::int64_t until_ms);
   void open();
 
   std::string access_path_;
@@ -56,7 +58,7 @@ class WorkerProcess {
 
   void signal(int number);
   void close_parent() { parent_.reset(); }
-  int wait();  // the exit status; -1 by a signal; at most ten seconds
+  int wait();  // the exit status; -1 by a signal; at most half a minute
 
  private:
   pid_t pid_ = 0;

@@ -50,7 +50,7 @@ std::string read_text(const std::string& path) {
 }
 
 bool eventually(const std::function<bool()>& condition) {
-  const std::int64_t until = monotonic_ms() + 10'000;
+  const std::int64_t until = monotonic_ms() + 30'000;
   while (!condition()) {
     if (monotonic_ms() > until) return false;
     ::usleep(5'000);

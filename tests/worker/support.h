@@ -31,7 +31,7 @@ AssignAttempt make_order(const AttemptRef& ref, std::int64_t epoch = 1);
 void write_text(const std::string& path, const std::string& text);
 std::string read_text(const std::string& path);  // empty when absent
 
-// Looks every few milliseconds, at most ten seconds.
+// Looks every few milliseconds, at most half a minute.
 bool eventually(const std::function<bool()>& condition);
 // Neither running nor a zombie.
 bool is_gone(pid_t pid);
@@ -46,7 +46,7 @@ struct ScriptRun {
   explicit ScriptRun(const std::string& folder);
   // Starts `sh -c script` with FOLDER in its environment.
   void start(const std::string& script);
-  bool run_until_empty();  // at most ten seconds
+  bool run_until_empty();  // at most half a minute
   void poll();
   template <typename Event>
   const Event* find() const {

@@ -83,7 +83,7 @@ TEST_CASE("worker killed at any moment of a stage's life: nothing is left after 
     CHECK(processes_with_environment("NIGHTSHIFT_OUT", attempts).empty());
     coordinator.send(WorkerWelcome{1, 50, 5'000});
     for (const HeldAttempt& held : hello.held) {
-      CHECK(held.finished);   // what ran has been lost; what ended is kept
+      CHECK(held.finished);  // what ran has been lost; what ended is kept
       CHECK(coordinator.expect<AttemptFinished>().outcome == Outcome::ok);
       coordinator.send(AttemptAcknowledged{held.ref, false});
     }
