@@ -15,10 +15,13 @@ namespace {
 constexpr std::size_t name_columns_max = 28;
 constexpr std::size_t gap = 3;                  // spaces between columns
 constexpr std::size_t deviations_shown = 8;
+constexpr std::size_t notes_alike_max = 8;      // of one stage with the same beginning
 
 bool is_bytes(const std::string& name) { return name.ends_with("_bytes"); }
 bool is_share(const std::string& name) {
-  return name == "token_match" || name == "share" || name.starts_with("accuracy");
+  return name == "token_match" || name == "share" || name == "accuracy" ||
+         name == "accuracy_standard_error" || name.starts_with("accuracy.") ||
+         name.starts_with("accuracy_drop");
 }
 
 // One column of a table: value and ratio are aligned each for itself.
@@ -55,7 +58,9 @@ TableColumn make_column(const JobReport& report, const ReportColumn& column) {
     const ReportRow& row = report.rows[i];
     const auto value = column_value(row, column.key);
     made.values.push_back(value ? format_measure(column.key, *value) : "-");
-    const auto ratio = i == report.baseline ? std::nullopt : column_ratio(report, row, column.key);
+    // token_match is against the baseline already.
+    const bool has_ratio = i != report.baseline && column.key != "token_match";
+    const auto ratio = has_ratio ? column_ratio(report, row, column.key) : std::nullopt;
     made.ratios.push_back(ratio ? format_ratio(column.key, *ratio) : "");
   }
   made.measure();
@@ -208,12 +213,25 @@ void metric_lists(const JobReport& report, const ReportStyle& style,
   }
 }
 
+// "plan: layers.0 ..." -> "plan"; the whole text when it has no such beginning.
+std::string beginning_of(const std::string& note) { return note.substr(0, note.find(':')); }
+
+// Notes of one kind that are many (a plan says one for each layer) are counted, the rest are shown.
 void note_list(const JobReport& report, const ReportStyle& style, std::vector<std::string>& out) {
   if (report.notes.empty()) return;
   out.push_back("");
   out.push_back(coloured("notes", Colour::bold, style.colour));
+  std::map<std::pair<std::string, std::string>, std::size_t> counts;
+  for (const ReportNote& note : report.notes) ++counts[{note.stage, beginning_of(note.text)}];
   for (const ReportNote& note : report.notes) {
-    out.push_back("  " + printable(note.stage) + ": " + printable(note.text));
+    std::size_t& count = counts[{note.stage, beginning_of(note.text)}];
+    if (count == 0) continue;   // said
+    std::string text = note.text;
+    if (count > notes_alike_max) {
+      text = fmt::format("{}: {} notes, see report.json", beginning_of(note.text), count);
+      count = 0;
+    }
+    out.push_back("  " + printable(note.stage) + ": " + printable(text));
   }
 }
 

@@ -13,6 +13,7 @@ namespace {
 constexpr std::size_t name_columns_max = 24;
 constexpr std::size_t bar_columns = 12;
 constexpr std::size_t columns_for_a_bar = 80;
+constexpr std::size_t notes_at_once_max = 5;
 
 struct Look {
   const char* symbol;
@@ -195,10 +196,15 @@ void PlainProgress::stage_lines(const StageView& stage, Now now, std::vector<std
     say(fmt::format("#{} ended: {}{}", ended.attempt, to_string(*ended.outcome),
                     ended.reason.empty() ? "" : ": " + printable(ended.reason)));
   }
-  for (std::size_t i = said.notes; i < stage.notes.size(); ++i) {
-    if (!is_new) say("note: " + printable(stage.notes[i]));
+  const std::size_t fresh = stage.notes.size() - std::min(said.notes, stage.notes.size());
+  for (std::size_t i = said.notes; i < stage.notes.size() && !is_new; ++i) {
+    if (fresh > notes_at_once_max) {
+      say(fmt::format("{} notes, see the report", fresh));
+      break;
+    }
+    say("note: " + printable(stage.notes[i]));
   }
-  said.notes = std::max(said.notes, stage.notes.size());
+  said.notes = stage.notes.size();
 
   if (stage.state != said.state) {
     said.state = stage.state;

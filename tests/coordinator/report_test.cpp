@@ -154,12 +154,12 @@ quantize      820 1.58x     350 0.92x   16.5 GiB 0.69x   49.0% -2.0%   59.4% -1.
 fuse         1715 3.30x     118 0.31x   20.2 GiB 0.84x   48.9% -2.1%   59.1% -1.5%   8.24 1.03x
 evaluate     1715 3.30x     118 0.31x   20.2 GiB 0.84x   48.9% -2.1%   59.1% -1.5%   8.24 1.03x
 
-checkpoint    token match         ops
-baseline     100.0%         132
-calibrate    100.0% 1.00x   132 1.00x
-quantize      98.0% 0.98x   132 1.00x
-fuse          99.1% 0.99x    61 0.46x
-evaluate      99.1% 0.99x    61 0.46x
+checkpoint   token match         ops
+baseline          100.0%   132
+calibrate         100.0%   132 1.00x
+quantize           98.0%   132 1.00x
+fuse               99.1%    61 0.46x
+evaluate           99.1%    61 0.46x
 
 red lines
   pass   throughput_tok_s  1715 tok/s >= 1560 tok/s (>= 3.0x the baseline), evaluate
@@ -301,4 +301,14 @@ TEST_CASE("report: further measurements, the worst deviations first") {
   CHECK(text.find("  baseline share  experts 67.0%  attention 18.0%") != std::string::npos);
   CHECK(text.find("  quantize deviation  layers.19 0.019  layers.18 0.018") != std::string::npos);
   CHECK(text.find("(largest 8 of 20)") != std::string::npos);
+}
+
+TEST_CASE("report: notes that are many of one kind are counted, the others shown") {
+  JobView view = night();
+  for (int i = 0; i < 25; ++i) view.stages[2].notes.push_back("plan: layer " + std::to_string(i));
+  const std::string text = text_of(render_report(make_report(view), {100, false}));
+  CHECK(text.find("  quantize: layer 5 attention put back") != std::string::npos);
+  CHECK(text.find("  quantize: plan: 25 notes, see report.json\n") != std::string::npos);
+  CHECK(text.find("plan: layer 3") == std::string::npos);
+  CHECK(to_json(make_report(view)).at("notes").size() == 26);
 }
