@@ -48,7 +48,7 @@ Status sync_folder(const std::string& path) {
   Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder.fd < 0) return errno_error(errno, "open the folder", path);
   // Some file systems cannot sync a folder and say EINVAL: the rename is as durable as they can.
-  if (::fsync(folder.fd) != 0 && errno != EINVAL) return errno_error(errno, "sync the folder", path);
+  if (::fsync(folder.fd) != 0 && errno != EINVAL) return errno_error(errno, "sync", path);
   return {};
 }
 

@@ -2,7 +2,7 @@
 // coordinator out. Knows files only; must not know sockets or SQLite.
 //
 //   HOME/nightshift.db        the store
-//   HOME/access.json          how local workers and the CLI find and convince the coordinator (0600)
+//   HOME/access.json          how local workers and the CLI find and convince it (0600)
 //   HOME/access-remote.json   the same for other machines, when it listens on TCP
 //   HOME/keys/                CURVE keys and the list of admitted ones (0700)
 //   HOME/coordinator.lock     held while a coordinator runs; holds its pid

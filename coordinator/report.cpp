@@ -273,7 +273,7 @@ JobReport make_report(const JobView& view) {
   for (const StageView& stage : view.stages) {
     report.stages.push_back(make_stage(stage));
     if (has_result(stage.state)) report.rows.push_back(make_row(view, stage));
-    for (const RedLineResult& line : stage.red_lines) report.red_lines.push_back({stage.name, line});
+    for (const auto& line : stage.red_lines) report.red_lines.push_back({stage.name, line});
     for (const std::string& note : stage.notes) report.notes.push_back({stage.name, note});
     for (const MetricReport& metric : stage.metrics) {
       if (!has_column(metric)) report.metrics.push_back({stage.name, metric});

@@ -3,8 +3,8 @@
 // report_table.h) or files.
 //
 // Whose number is it? A metric belongs to the model it was measured on (MetricReport::model, a
-// digest), not to the stage that measured it: calibrate leaves the 16-bit model as it is, so its row
-// shows what baseline measured; evaluate measures the fused model and the 16-bit one, and each
+// digest), not to the stage that measured it: calibrate leaves the 16-bit model as it is, so its
+// row shows what baseline measured; evaluate measures the fused model and the 16-bit one, and each
 // number goes to the rows of that model. A stage says which model its checkpoint is with a metric
 // {"name":"model","value":1,"model":DIGEST}. A metric without a digest belongs to its stage's row.
 //
@@ -97,7 +97,7 @@ struct JobReport {
 
 JobReport make_report(const JobView& view);
 
-// One number of a row under its stable key ("ttft_ms", "accuracy.code"), for tables, CSV and ratios.
+// One number of a row under its stable key ("ttft_ms", "accuracy.code").
 struct ReportColumn {
   std::string key;
   std::string title;              // "D (TTFT) ms"

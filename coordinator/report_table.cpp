@@ -101,7 +101,9 @@ void checkpoint_tables(const JobReport& report, const ReportStyle& style,
     out.push_back(coloured(trimmed(head), Colour::bold, style.colour));
     for (std::size_t row = 0; row < names.size(); ++row) {
       std::string line = pad_right(names[row], name_columns);
-      for (std::size_t c = begin; c < end; ++c) line += std::string(gap, ' ') + columns[c].cell(row);
+      for (std::size_t c = begin; c < end; ++c) {
+        line += std::string(gap, ' ') + columns[c].cell(row);
+      }
       out.push_back(trimmed(line));
     }
     begin = end;
@@ -129,7 +131,7 @@ void red_line_table(const JobReport& report, const ReportStyle& style,
         coloured(r.pass ? "pass  " : "BREACH", r.pass ? Colour::green : Colour::red, style.colour),
         pad_right(printable(r.name), name_columns), format_measure(r.name, r.measured), unit,
         r.at_least ? ">=" : "<=", format_measure(r.name, r.limit_value), unit);
-    if (r.limit.find('x') != std::string::npos) text += " (" + printable(r.limit) + " the baseline)";
+    if (r.limit.ends_with('x')) text += " (" + printable(r.limit) + " the baseline)";
     text += ", " + printable(stage);
     if (!r.pass && !r.detail.empty()) text += ": " + printable(r.detail);
     out.push_back(clip_to_width(text, style.columns));
@@ -144,9 +146,9 @@ void stage_table(const JobReport& report, const ReportStyle& style, std::vector<
     name_columns = std::max(name_columns, std::min(name_columns_max, display_width(stage.name)));
   }
   for (const ReportStage& stage : report.stages) {
+    const std::string took = stage.attempts.empty() ? "-" : format_clock(stage.elapsed_ms);
     std::string line = fmt::format("  {}  {}  {}", pad_right(printable(stage.name), name_columns),
-                                   pad_right(to_string(stage.state), 9),
-                                   pad_left(stage.attempts.empty() ? "-" : format_clock(stage.elapsed_ms), 7));
+                                   pad_right(to_string(stage.state), 9), pad_left(took, 7));
     if (stage.state == StageState::reused) line += "  " + printable(stage.reuse_reason);
     for (const AttemptView& attempt : stage.attempts) {
       if (!attempt.outcome || *attempt.outcome == Outcome::ok) continue;
@@ -208,7 +210,9 @@ void metric_lists(const JobReport& report, const ReportStyle& style,
     }
     std::vector<std::string> parts;
     for (const MetricReport& metric : metrics) parts.push_back(metric_part(metric));
-    if (all > metrics.size()) parts.push_back(fmt::format("(largest {} of {})", metrics.size(), all));
+    if (all > metrics.size()) {
+      parts.push_back(fmt::format("(largest {} of {})", metrics.size(), all));
+    }
     wrapped("  " + printable(key.first) + " " + printable(key.second), parts, style.columns, out);
   }
 }

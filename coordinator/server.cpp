@@ -21,7 +21,7 @@ namespace asio = boost::asio;
 namespace {
 
 constexpr int queue_max = 1'000;                 // messages of one peer that ZeroMQ holds, each way
-constexpr std::int64_t frame_bytes_slack = 1 << 20;   // a little too much is answered, more is cut off
+constexpr std::int64_t frame_bytes_slack = 1 << 20;   // a little too much is answered
 constexpr std::size_t received_per_turn_max = 2'000;
 constexpr int heartbeat_ms = 5'000;              // ZMTP pings: a dead connection is noticed
 constexpr int linger_ms = 500;
@@ -165,8 +165,8 @@ std::string Server::Loop::bind(const std::string& to) {
   return socket.get(zmq::sockopt::last_endpoint);
 }
 
-// A port that the system chose last time is taken again where it is free: workers and CLIs that have
-// read the access file find the coordinator again after its restart.
+// A port that the system chose last time is taken again where it is free: workers and CLIs that
+// have read the access file find the coordinator again after its restart.
 std::string Server::Loop::bind_home(const std::string& to) {
   const Result<Access> last = read_access(home.access_file());
   if (to.ends_with(":*") && last.ok() && last->endpoint.starts_with(to.substr(0, to.size() - 1))) {
@@ -215,8 +215,8 @@ void Server::Loop::turn(bool is_tick) {
   try {
     receive();
     const Now now = clock.now();
-    handle_waiting(now);
     desk.counters().refused_keys = gate->refused();
+    handle_waiting(now);
     if (is_tick) desk.on_tick(now);
     for (const Letter& letter : desk.end_turn(now)) send(letter);
   } catch (const zmq::error_t& failed) {

@@ -1,10 +1,10 @@
 // The coordinator's socket and loop. Knows ZeroMQ and Asio in its source only; what a message means
 // is for server_desk.h.
 //
-// One thread, one turn after the other: take what has arrived (at most so much of each peer, so that
-// none starves the others), run the handlers, commit once, send. A message is in memory or answered;
-// what was acknowledged is in the store. Frames that make no sense are answered once and counted. A
-// peer that floods loses its own messages beyond a bound: workers repeat theirs, the CLI asks again.
+// One thread, one turn after the other: take what has arrived (at most so much of each peer, so
+// that none starves the others), run the handlers, commit once, send. What was acknowledged is in
+// the store. Frames that make no sense are answered once and counted. A peer that floods loses its
+// own messages beyond a bound: workers repeat theirs, the CLI asks again.
 #pragma once
 
 #include <cstddef>

@@ -134,7 +134,7 @@ Result<Json> Desk::status(const Json& arguments, Now now) const {
   if (arguments.contains("job")) {
     NS_TRY_ASSIGN(const JobId id, find_job_id(arguments));
     const auto view = make_job_view(engine_.core(), engine_.options().scheduler, id, now);
-    if (!view) return Error{ErrorCode::not_found, fmt::format("there is no job {}", id.value), "", ""};
+    if (!view) return Error{ErrorCode::internal, "the job cannot be shown", "", ""};
     return Json{{"job", to_json(*view)}};
   }
   std::vector<JobView> list = make_job_list(engine_.core());
@@ -173,7 +173,8 @@ Result<Json> Desk::explain(const Json& arguments, Now now) const {
         }
       }
     }
-    stages.push_back({{"stage", item.stage}, {"state", to_string(item.state)}, {"reasons", reasons}});
+    stages.push_back(
+        {{"stage", item.stage}, {"state", to_string(item.state)}, {"reasons", reasons}});
   }
   return Json{{"job", id.value}, {"name", job.spec.name}, {"stages", std::move(stages)}};
 }
@@ -227,8 +228,8 @@ Result<Desk::LogPlace> Desk::find_log(const Json& arguments) const {
   if (name.empty()) {
     const StageSpec* telling = telling_stage(job);
     if (!telling) {
-      return Error{ErrorCode::not_found, fmt::format("no stage of job {} has run yet", id.value), "",
-                   fmt::format("`nightshift explain {}` says why", id.value)};
+      return Error{ErrorCode::not_found, fmt::format("no stage of job {} has run yet", id.value),
+                   "", fmt::format("`nightshift explain {}` says why", id.value)};
     }
     name = telling->name;
   }
@@ -239,7 +240,8 @@ Result<Desk::LogPlace> Desk::find_log(const Json& arguments) const {
   if (stage.attempts.empty()) {
     if (!is_final(stage.state)) return place;   // it may run yet: nothing to read
     return Error{ErrorCode::not_found,
-                 fmt::format("stage {} is {} and has no log of its own", name, to_string(stage.state)),
+                 fmt::format("stage {} is {} and has no log of its own", name,
+                             to_string(stage.state)),
                  "", stage.reuse_reason};
   }
   for (const AttemptRecord& record : stage.attempts) {

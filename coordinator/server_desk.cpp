@@ -217,7 +217,9 @@ void Desk::on_unreachable(const std::string& peer) {
 std::vector<Letter> Desk::give_up_turn(const Error& why) {
   ++counters_.failed_commits;
   log_(fmt::format("event=commit_failed error={}", dump_json(Json(why.line()))));
-  if (engine_.healthy()) log_(fmt::format("event=store_opened epoch={}", engine_.core().epoch.value));
+  if (engine_.healthy()) {
+    log_(fmt::format("event=store_opened epoch={}", engine_.core().epoch.value));
+  }
   const Error told{ErrorCode::unavailable, "the change could not be stored: " + why.what, why.where,
                    why.hint.empty() ? "nothing was changed; try again" : why.hint};
   std::vector<Letter> letters;

@@ -1,5 +1,5 @@
-// The command line as structs. Knows every option and its wording; must not know what a command does
-// (commands.h). CLI11 is known to its source alone.
+// The command line as structs. Knows every option and its wording; must not know what a command
+// does (commands.h). CLI11 is known to its source alone.
 #pragma once
 
 #include <cstdint>

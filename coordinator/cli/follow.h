@@ -1,5 +1,5 @@
-// Follows a job to its end: shows it, keeps the private coordinator and worker alive where there are
-// some, and hears Ctrl-C. Knows the client and the embedded pair; must not know reports.
+// Follows a job to its end: shows it, keeps the private coordinator and worker alive where there
+// are some, and hears Ctrl-C. Knows the client and the embedded pair; must not know reports.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +33,8 @@ class Follower {
   Client& client() { return *client_; }
   bool is_embedded() const { return pair_ != nullptr; }
 
-  // Until the job is final. nullopt: interrupted by SIGINT or SIGTERM; a second one ends the program
-  // at once.
+  // Until the job is final. nullopt: interrupted by SIGINT or SIGTERM; a second one ends the
+  // program at once.
   Result<std::optional<JobView>> follow(JobId job);
   // Ends the private pair, if there is one; running stages end, and keep their state.
   void stop() { pair_.reset(); }

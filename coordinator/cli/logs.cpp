@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::int64_t piece_bytes = 64 * 1024;
 constexpr std::int64_t poll_ms = 400;
-constexpr std::int64_t settle_polls = 2;   // looks once more after the end: the last lines come late
+constexpr std::int64_t settle_polls = 2;   // once more after the end: last lines come late
 
 // Escape sequences of a log must not rule the terminal; a pipe gets what was written.
 std::string shown(const std::string& text, bool is_tty) {

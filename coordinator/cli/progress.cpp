@@ -122,7 +122,8 @@ std::string headline(const JobView& view, std::int64_t wall_ms, const ProgressSt
 
 // Which stages fit: what runs or went wrong first, then what comes next, then what is over.
 std::vector<bool> choose(const JobView& view, std::size_t lines_max) {
-  std::vector<bool> shown(view.stages.size(), lines_max == 0 || view.stages.size() + 1 <= lines_max);
+  const bool all_fit = lines_max == 0 || view.stages.size() + 1 <= lines_max;
+  std::vector<bool> shown(view.stages.size(), all_fit);
   if (shown.empty() || shown[0]) return shown;
   std::size_t left = lines_max > 2 ? lines_max - 2 : 1;   // headline and "... more"
   auto rank = [](StageState s) {

@@ -1,5 +1,5 @@
-// A job on the terminal while it runs: a block that is redrawn, or lines for a log. Pure: a view and
-// the time in, lines out. Knows views; must not know where they come from or go.
+// A job on the terminal while it runs: a block that is redrawn, or lines for a log. Pure: a view
+// and the time in, lines out. Knows views; must not know where they come from or go.
 #pragma once
 
 #include <cstddef>

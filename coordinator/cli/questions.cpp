@@ -88,7 +88,8 @@ Result<Questions> Questions::open(const Place& place) {
 }
 
 Result<Json> Questions::ask(const std::string& verb, const Json& arguments) {
-  return state_->client ? state_->client->ask(verb, arguments) : state_->ask_offline(verb, arguments);
+  if (state_->client) return state_->client->ask(verb, arguments);
+  return state_->ask_offline(verb, arguments);
 }
 
 Result<JobView> Questions::ask_job(const std::string& job) {

@@ -14,8 +14,9 @@
 
 namespace nightshift::cli {
 
-// The verbs that only look, and cancel, work on a home without a coordinator: after a night of `run`
-// there is none, and its jobs, logs and reports are still wanted. The home is locked meanwhile.
+// The verbs that only look, and cancel, work on a home without a coordinator: after a night of
+// `run` there is none, and its jobs, logs and reports are still wanted. The home is locked
+// meanwhile.
 class Questions {
  public:
   // Nothing to ask: no coordinator runs and the home has no store.

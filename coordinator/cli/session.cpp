@@ -84,7 +84,9 @@ std::string user_name() {
 
 std::string resume_command(const Place& place, JobId job) {
   std::string text = fmt::format("nightshift resume {}", job.value);
-  for (const auto& [option, value] : {std::pair("--home", place.home), {"--access", place.access}}) {
+  const std::pair<const char*, std::string> options[] = {{"--home", place.home},
+                                                         {"--access", place.access}};
+  for (const auto& [option, value] : options) {
     if (value.empty()) continue;
     const bool is_plain = value.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuv"
                                                   "wxyz0123456789_./-+=:@") == std::string::npos;

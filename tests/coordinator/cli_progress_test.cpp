@@ -115,7 +115,7 @@ TEST_CASE("progress: plain lines tell changes once and progress now and then") {
   CHECK(plain.lines(view, {2'000, 1'002'000}).empty());   // too soon
   const auto moved = plain.lines(view, {6'000, 1'006'000});
   REQUIRE(moved.size() == 1);
-  CHECK(moved[0].find("calibrate #1 65/128 steps 50%  1200 tok/s  capture  0:31") != std::string::npos);
+  CHECK(moved[0].ends_with("calibrate #1 65/128 steps 50%  1200 tok/s  capture  0:31  1.2 GiB"));
   CHECK(plain.lines(view, {60'000, 1'060'000}).empty());  // nothing moved
 
   view.stages[1].state = StageState::ready;               // it failed, and is tried again

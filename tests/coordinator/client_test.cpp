@@ -99,7 +99,8 @@ TEST_CASE("client: errors of the coordinator keep their code, place and hint") {
   std::thread there([&] {
     const auto asked = coordinator.next();
     const std::int64_t request = std::get<Command>(asked.message).request;
-    coordinator.answer(asked.peer, ErrorReply{request, "not_found", "no job", "here", "look there"});
+    coordinator.answer(asked.peer,
+                       ErrorReply{request, "not_found", "no job", "here", "look there"});
   });
   const Result<Json> answer = client.ask("status", Json::object());
   there.join();

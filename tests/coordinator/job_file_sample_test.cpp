@@ -72,7 +72,7 @@ TEST_CASE("job file: parameters of the sample are complete, absolute and canonic
           R"(calibration.jsonl","max_tokens":2048,"percentile":99.9,"samples":1024,"steps":128})");
   CHECK(params_of(spec, "soak") ==
         R"({"concurrency":32,"data":")" + data +
-            R"(calibration.jsonl","input_tokens":[64,512],"output_tokens":[16,128],)" +
+            R"(calibration.jsonl","input_tokens":[16,256],"output_tokens":[8,64],)" +
             R"("requests":2000,"timeout":60000})");
   const std::string evaluation = R"("groups":{"general":["code","zh"],"target":["summary","qa"]},)"
                                  R"("heldout":{"code":")" + data + R"(heldout-code.jsonl","qa":")" +

@@ -210,8 +210,8 @@ TEST_CASE("report: a crossed red line") {
   CHECK(report.rows.size() == 4);   // evaluate left no checkpoint
   CHECK(row_of(report, "fuse").numbers.accuracy.at("all") == 0.591);
   const std::string text = text_of(render_report(report, {100, false}));
-  CHECK(text.find("BREACH ttft_ms           118 ms <= 110 ms, evaluate: evaluate against baseline") !=
-        std::string::npos);
+  CHECK(text.find("BREACH ttft_ms           118 ms <= 110 ms, evaluate: evaluate against "
+                  "baseline") != std::string::npos);
   CHECK(text.find("pass   throughput_tok_s  1715 tok/s >= 1560 tok/s (>= 3.0x the baseline), "
                   "evaluate") != std::string::npos);
 }

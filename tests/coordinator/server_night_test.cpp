@@ -14,8 +14,8 @@ constexpr std::int64_t hour_ms = 3'600'000;
 constexpr std::int64_t shanghai_midnight_ms = 1'768'406'400'000;
 
 NightWindow at(double hours_after_midnight, const std::string& start, const std::string& deadline) {
-  return night_window({start, deadline, "Asia/Shanghai"},
-                      shanghai_midnight_ms + static_cast<std::int64_t>(hours_after_midnight * hour_ms));
+  const auto after_ms = static_cast<std::int64_t>(hours_after_midnight * hour_ms);
+  return night_window({start, deadline, "Asia/Shanghai"}, shanghai_midnight_ms + after_ms);
 }
 
 }  // namespace

@@ -143,7 +143,8 @@ TEST_CASE("server: a wrong server key never talks") {
 }
 
 TEST_CASE("server: a commit that fails is not acknowledged, and asked again it counts once") {
-  for (const auto fault : {FailingStore::Fault::before_writing, FailingStore::Fault::after_writing}) {
+  using Fault = FailingStore::Fault;
+  for (const Fault fault : {Fault::before_writing, Fault::after_writing}) {
     const TemporaryHome folder;
     FakeStore inner;
     FailingStore store(inner);

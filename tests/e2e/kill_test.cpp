@@ -20,8 +20,8 @@ std::map<std::string, int> attempts_of_done(Night& night) {
   std::map<std::string, int> attempts;
   const Json status = night.status();
   if (status.is_null()) return attempts;
-  for (const Json& stage : status["jobs"][0]["stages"]) {
-    if (stage["state"] == "done") attempts[stage["name"]] = stage["attempt"];
+  for (const Json& stage : status.at("stages")) {
+    if (stage.at("state") == "done") attempts[stage.at("name")] = stage.at("attempt");
   }
   return attempts;
 }

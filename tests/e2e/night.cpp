@@ -181,9 +181,9 @@ Json Night::status(const std::string& job) {
 
 Json Night::stage(const std::string& name) {
   const Json json = status();
-  if (json.is_null() || json["jobs"].empty()) return nullptr;
-  for (const Json& stage : json["jobs"][0]["stages"]) {
-    if (stage["name"] == name) return stage;
+  if (json.is_null()) return nullptr;
+  for (const Json& stage : json.at("stages")) {
+    if (stage.at("name") == name) return stage;
   }
   return nullptr;
 }
@@ -192,7 +192,7 @@ void Night::wait_for(const std::string& name, const std::string& state, double s
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   while (std::chrono::steady_clock::now() < end) {
     const Json found = stage(name);
-    if (!found.is_null() && found["state"] == state) return;
+    if (!found.is_null() && found.at("state") == state) return;
     std::this_thread::sleep_for(50ms);
   }
   FAIL("stage " << name << " did not come to " << state);

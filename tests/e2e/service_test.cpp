@@ -49,7 +49,7 @@ TEST_CASE("e2e: coordinator and two workers by hand, a job from a third terminal
   INFO(submit.out);
   CHECK(submit.exit_code == 0);
   night.wait_for("last", "done", 60);
-  CHECK(night.stage("left")["worker"] != night.stage("right")["worker"]);
+  CHECK(night.stage("left").at("worker") != night.stage("right").at("worker"));
   const CommandResult logs = night.nightshift({"logs", "1", "last"});
   CHECK(holds(logs.out, "the end"));
   const CommandResult list = night.nightshift({"workers"});
