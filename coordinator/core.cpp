@@ -186,6 +186,15 @@ bool release_delayed(Core& core, std::int64_t mono_ms) {
   return released;
 }
 
+void end_back_off(Core& core, StageAt at, std::int64_t mono_ms) {
+  const Job& job = core.jobs.at(at.job);
+  Stage& stage = core.jobs.at(at.job).stages[at.index];
+  if (stage.state != StageState::ready || stage.not_before_mono_ms == 0) return;
+  leave_ready(core, job, at, stage);
+  stage.not_before_mono_ms = 0;
+  enter_ready(core, job, at, stage, mono_ms);
+}
+
 void count_end(Stage& stage, Outcome outcome, std::int64_t progress_done) {
   stage.ended[static_cast<std::size_t>(outcome)] += 1;
   if (outcome == Outcome::lost || progress_done < 0) return;

@@ -75,6 +75,7 @@ struct Stage {
   std::optional<StageResult> result;
   std::vector<AttemptRecord> attempts;            // oldest first
   std::array<int, all_outcomes.size()> ended{};   // by outcome, attempts after base_attempt
+  AttemptNumber excused;            // live: that this attempt is lost costs no retry (see end_badly)
   int stalled_restarts = 0;         // in a row, without more progress than before
   std::int64_t best_progress = -1;
   int shape = 0;                    // index into Core::shapes
@@ -216,6 +217,9 @@ int intern_shape(Core& core, const ResourceSpec& resources);
 void set_stage_state(Core& core, StageAt at, StageState state, std::int64_t mono_ms);
 // Moves stages whose back-off has passed to the ready queues; true when there were some.
 bool release_delayed(Core& core, std::int64_t mono_ms);
+
+// A ready stage that waits for its back-off may be placed now.
+void end_back_off(Core& core, StageAt at, std::int64_t mono_ms);
 
 // Counts the end of an attempt against the budgets: its class, and whether it came further than the
 // ones before. (A lost worker says nothing about the stage; without progress nothing is judged.)

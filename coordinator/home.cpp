@@ -117,13 +117,27 @@ std::string Home::default_endpoint() const {
 
 // Locks of the open file description: they end with the process, are not shared with children that
 // close the descriptor, and (unlike flock) can be looked at without being taken.
-Result<HomeLock> HomeLock::take(const Home& home) {
+namespace {
+
+// False with errno when somebody else still has it after `wait_ms`, or it cannot be locked at all.
+bool lock_within(int fd, std::int64_t wait_ms) {
+  constexpr std::int64_t pause_ms = 20;
+  for (std::int64_t waited = 0;; waited += pause_ms) {
+    struct flock whole = whole_file(F_WRLCK);
+    if (::fcntl(fd, F_OFD_SETLK, &whole) == 0) return true;
+    if ((errno != EAGAIN && errno != EACCES) || waited >= wait_ms) return false;
+    ::usleep(pause_ms * 1000);
+  }
+}
+
+}  // namespace
+
+Result<HomeLock> HomeLock::take(const Home& home, std::int64_t wait_ms) {
   const std::string path = home.lock_file();
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) return errno_error(errno, "open the lock", path);
   HomeLock lock(fd);
-  struct flock whole = whole_file(F_WRLCK);
-  if (::fcntl(fd, F_OFD_SETLK, &whole) != 0) {
+  if (!lock_within(fd, wait_ms)) {
     if (errno != EAGAIN && errno != EACCES) return errno_error(errno, "lock", path);
     const pid_t holder = pid_in(fd);
     return Error{ErrorCode::conflict,

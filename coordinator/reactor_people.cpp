@@ -81,6 +81,15 @@ void reset_stage(Turn& turn, StageAt at, const std::string& reason, bool no_reus
       StageMoved{before, stage.attempt, stage_row(turn.core, at, turn.now)});
 }
 
+// What goes on as before goes on at once: no back-off is waited out, and an attempt that has not
+// been heard of since the coordinator started is excused if it turns out to be lost.
+void hurry_stage(Turn& turn, StageAt at) {
+  Stage& stage = stage_at(turn.core, at);
+  end_back_off(turn.core, at, turn.now.mono_ms);
+  const auto live = turn.core.live.find(at);
+  if (live != turn.core.live.end() && live->second.suspected) stage.excused = stage.attempt;
+}
+
 // The new job file takes the place of the old one; new stages begin as waiting.
 void replace_job_spec(Turn& turn, const ResumeRequest& request) {
   const Graph old_graph = turn.core.jobs.at(request.job).graph;
@@ -193,6 +202,7 @@ Result<std::vector<ResumeStep>> on_resume(Turn& turn, const ResumeRequest& reque
   std::size_t reruns = 0;
   for (std::uint32_t i = 0; i < job.stages.size(); ++i) {
     const ResumeStep& step = plan.steps[i];
+    hurry_stage(turn, {request.job, i});
     if (!step.rerun) continue;
     reruns += 1;
     const Stage& stage = job.stages[i];

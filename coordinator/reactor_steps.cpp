@@ -219,7 +219,12 @@ void end_badly(Turn& turn, StageAt at, const AttemptEnd& end) {
   if (end.outcome == Outcome::lost) turn.core.counters.attempts_lost += 1;
 
   const RetrySpec& retry = retry_of(turn.core, at);
-  const int ends = ended_with(stage, end.outcome);
+  // Two losses are nobody's fault and cost no retry: the worker was told to end, and the attempt was
+  // gone before somebody resumed the job.
+  const bool excused = end.outcome == Outcome::lost &&
+                       (end.report != nullptr || stage.excused == record.number);
+  if (excused) stage.ended[static_cast<std::size_t>(Outcome::lost)] -= 1;
+  const int ends = excused ? 0 : ended_with(stage, end.outcome);
   const bool stalled = stage.stalled_restarts >= turn.options.stalled_restarts_max;
   const std::string said = fmt::format("{}: {}", to_string(end.outcome), end.reason);
   if (is_retryable(end.outcome) && ends <= retry.max && !stalled) {
@@ -230,9 +235,10 @@ void end_badly(Turn& turn, StageAt at, const AttemptEnd& end) {
     turn.core.counters.retries += 1;
     tell_end(turn, at, "stage_retry", record);
     notify(turn, job, "retry",
-           fmt::format("job {} {}: {} attempt {} ended ({}), retry {} of {} in {} s", at.job.value,
+           fmt::format("job {} {}: {} attempt {} ended ({}), {} in {} s", at.job.value,
                        job.spec.name, job.spec.stages[at.index].name, record.number.value, said,
-                       ends, retry.max, pause / 1000));
+                       excused ? "again" : fmt::format("retry {} of {}", ends, retry.max),
+                       pause / 1000));
     return;
   }
   if (stalled && is_retryable(end.outcome)) {

@@ -142,16 +142,13 @@ int do_resume(const Place& place, const ResumeArguments& arguments) {
   if (const Status connected = follower.connect(); !connected.ok()) return fail(connected.error());
   const Result<JobView> view = ask_job(follower.client(), arguments.job);
   if (!view.ok()) return fail(view.error());
-  if (view->state == JobState::active && arguments.from.empty() && !has_changed) {
-    say(fmt::format("job {} is not finished: it goes on", view->job.value));
-  } else {
-    const Result<Json> answer = follower.client().ask("resume", question, Repeat::never);
-    if (!answer.ok()) return fail(answer.error());
-    const auto steps = steps_from(*answer);
-    if (!steps.ok()) return fail(steps.error());
-    say(fmt::format("job {} resumed", view->job.value));
-    print_steps(*steps);
-  }
+  const Result<Json> answer = follower.client().ask("resume", question, Repeat::never);
+  if (!answer.ok()) return fail(answer.error());
+  const auto steps = steps_from(*answer);
+  if (!steps.ok()) return fail(steps.error());
+  const bool goes_on = view->state == JobState::active;
+  say(fmt::format("job {} {}", view->job.value, goes_on ? "is not finished: it goes on" : "resumed"));
+  print_steps(*steps);
   if (follower.is_embedded()) return follow_to_the_end(follower, place, view->job);
   say(fmt::format("to follow it: nightshift status {} --watch", view->job.value));
   return exit_ok;
