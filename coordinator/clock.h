@@ -23,8 +23,9 @@ class SystemClock final : public Clock {
   Now now() const override {
     using std::chrono::duration_cast;
     using std::chrono::milliseconds;
-    return {duration_cast<milliseconds>(std::chrono::steady_clock::now().time_since_epoch()).count(),
-            duration_cast<milliseconds>(std::chrono::system_clock::now().time_since_epoch()).count()};
+    return {
+        duration_cast<milliseconds>(std::chrono::steady_clock::now().time_since_epoch()).count(),
+        duration_cast<milliseconds>(std::chrono::system_clock::now().time_since_epoch()).count()};
   }
 };
 

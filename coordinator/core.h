@@ -75,7 +75,7 @@ struct Stage {
   std::optional<StageResult> result;
   std::vector<AttemptRecord> attempts;            // oldest first
   std::array<int, all_outcomes.size()> ended{};   // by outcome, attempts after base_attempt
-  AttemptNumber excused;            // live: that this attempt is lost costs no retry (see end_badly)
+  AttemptNumber excused;  // live: that this attempt is lost costs no retry (see end_badly)
   int stalled_restarts = 0;         // in a row, without more progress than before
   std::int64_t best_progress = -1;
   int shape = 0;                    // index into Core::shapes
@@ -115,7 +115,7 @@ struct LiveAttempt {
   std::int64_t commit_sent_mono_ms = -1;
   std::optional<StopAttempt> stop;          // the coordinator wants it to end
   std::int64_t stop_sent_mono_ms = -1;
-  bool silence_told = false;                // mode log, warn: once
+  bool alarm_told = false;                // mode log, warn: once
 };
 
 // What an attempt takes of its worker, from the order until its end is known: a cancelled attempt

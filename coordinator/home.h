@@ -56,8 +56,8 @@ inline constexpr std::size_t ipc_path_bytes_max = 107;   // sun_path without its
 // Held as long as the object lives; the kernel lets it go when the process ends, however it ends.
 class HomeLock {
  public:
-  // conflict: another coordinator has it; the error names its pid. Commands that look into the store
-  // hold the lock for a moment, so a starting coordinator is patient for `wait_ms`.
+  // conflict: another coordinator has it; the error names its pid. Commands that look into the
+  // store hold the lock for a moment, so a starting coordinator is patient for `wait_ms`.
   static Result<HomeLock> take(const Home& home, std::int64_t wait_ms = 2000);
 
   HomeLock(HomeLock&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }

@@ -92,6 +92,7 @@ void read_one_notify(const YamlNode& node, const std::string& name, NotifySpec& 
     problems.add(map.place(), name + ": says when, but not how to notify",
                  "add webhook, command or email");
   }
+  problems.warn(map.place(), name + ": kept in the store; nothing delivers notifications yet");
 }
 
 }  // namespace

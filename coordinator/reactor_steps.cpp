@@ -219,8 +219,8 @@ void end_badly(Turn& turn, StageAt at, const AttemptEnd& end) {
   if (end.outcome == Outcome::lost) turn.core.counters.attempts_lost += 1;
 
   const RetrySpec& retry = retry_of(turn.core, at);
-  // Two losses are nobody's fault and cost no retry: the worker was told to end, and the attempt was
-  // gone before somebody resumed the job.
+  // Two losses are nobody's fault and cost no retry: the worker was told to end, and the attempt
+  // was gone before somebody resumed the job.
   const bool excused = end.outcome == Outcome::lost &&
                        (end.report != nullptr || stage.excused == record.number);
   if (excused) stage.ended[static_cast<std::size_t>(Outcome::lost)] -= 1;
@@ -228,7 +228,9 @@ void end_badly(Turn& turn, StageAt at, const AttemptEnd& end) {
   const bool stalled = stage.stalled_restarts >= turn.options.stalled_restarts_max;
   const std::string said = fmt::format("{}: {}", to_string(end.outcome), end.reason);
   if (is_retryable(end.outcome) && ends <= retry.max && !stalled) {
-    const std::int64_t pause = backoff_ms(retry, ends, turn.options.backoff_max_ms);
+    const bool at_once = excused && stage.excused == record.number;   // somebody waits for it
+    const std::int64_t pause =
+        at_once ? 0 : backoff_ms(retry, ends, turn.options.backoff_max_ms);
     stage.retry_reason = said;
     stage.not_before_mono_ms = turn.now.mono_ms + pause;
     move_stage(turn, at, StageEvent::retry);

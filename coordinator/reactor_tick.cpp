@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <tuple>
+#include <utility>
 
 #include "coordinator/reactor_steps.h"
 
@@ -34,34 +36,70 @@ void ask_to_stop(Turn& turn, StageAt at, LiveAttempt& live, Outcome outcome,
                                  to_string(outcome), field("reason", reason)));
 }
 
+// What a detector of the watchdog found: how the attempt would end, and why.
+struct Alarm {
+  Outcome outcome;
+  std::string reason;
+};
+
 // Neither progress nor log for too long, outside a phase that was declared quiet. Ages go on from
 // the last pulse; without any pulse they count from the start.
-void check_silence(Turn& turn, StageAt at, LiveAttempt& live) {
-  const WatchdogSpec& watchdog = turn.core.jobs.at(at.job).spec.watchdog;
-  if (watchdog.log_silence_ms <= 0 || live.stop) return;
+std::optional<Alarm> silence_alarm(const Turn& turn, const WatchdogSpec& watchdog,
+                                   const LiveAttempt& live) {
+  if (watchdog.log_silence_ms <= 0) return std::nullopt;
   const std::int64_t last = live.pulse_mono_ms >= 0 ? live.pulse_mono_ms : live.started_mono_ms;
   const std::int64_t since = turn.now.mono_ms - last;
   std::int64_t progress_age = since, log_age = since;
   if (live.pulse) {
     progress_age += live.pulse->progress_age_ms;
     log_age += live.pulse->log_age_ms;
-    if (live.pulse->quiet_left_ms > since) return;
+    if (live.pulse->quiet_left_ms > since) return std::nullopt;
   }
-  if (std::min(progress_age, log_age) <= watchdog.log_silence_ms) {
-    live.silence_told = false;
+  if (std::min(progress_age, log_age) <= watchdog.log_silence_ms) return std::nullopt;
+  return Alarm{Outcome::hung, fmt::format("no progress for {} s and no log for {} s, limit {} s",
+                                          progress_age / 1000, log_age / 1000,
+                                          watchdog.log_silence_ms / 1000)};
+}
+
+// Of the whole process tree, without page cache, as the last pulse said.
+std::optional<Alarm> memory_alarm(const WatchdogSpec& watchdog, const LiveAttempt& live) {
+  if (watchdog.memory_max_bytes <= 0 || !live.pulse) return std::nullopt;
+  if (live.pulse->memory_bytes <= watchdog.memory_max_bytes) return std::nullopt;
+  return Alarm{Outcome::oom,
+               fmt::format("holds {} MiB, limit {} MiB", live.pulse->memory_bytes >> 20,
+                           watchdog.memory_max_bytes >> 20)};
+}
+
+// Of the checkpoint store and of TMPDIR, as the worker's last heartbeat said; unknown is no alarm.
+std::optional<Alarm> disk_alarm(const WatchdogSpec& watchdog, const Worker& worker) {
+  for (const auto& [name, free] : {std::pair("the checkpoint store", worker.disk_free_bytes),
+                                   std::pair("TMPDIR", worker.temp_free_bytes)}) {
+    if (free < 0 || free >= watchdog.min_disk_free_bytes) continue;
+    return Alarm{Outcome::disk, fmt::format("{} MiB free for {}, at least {} MiB asked",
+                                            free >> 20, name, watchdog.min_disk_free_bytes >> 20)};
+  }
+  return std::nullopt;
+}
+
+void check_watchdog(Turn& turn, StageAt at, LiveAttempt& live) {
+  const WatchdogSpec& watchdog = turn.core.jobs.at(at.job).spec.watchdog;
+  const Worker* worker = find_worker(turn.core, live.worker);
+  if (live.stop || worker == nullptr) return;
+  std::optional<Alarm> alarm = silence_alarm(turn, watchdog, live);
+  if (!alarm) alarm = memory_alarm(watchdog, live);
+  if (!alarm) alarm = disk_alarm(watchdog, *worker);
+  if (!alarm) {
+    live.alarm_told = false;
     return;
   }
-  const std::string reason =
-      fmt::format("no progress for {} s and no log for {} s, limit {} s", progress_age / 1000,
-                  log_age / 1000, watchdog.log_silence_ms / 1000);
   if (watchdog.mode == WatchdogMode::act) {
-    ask_to_stop(turn, at, live, Outcome::hung, reason);
-  } else if (!live.silence_told) {
-    live.silence_told = true;
+    ask_to_stop(turn, at, live, alarm->outcome, alarm->reason);
+  } else if (!live.alarm_told) {
+    live.alarm_told = true;
     tell(turn, at.job, fmt::format("event=watchdog_{} stage={} attempt={} {}",
                                    watchdog.mode == WatchdogMode::warn ? "warn" : "log",
                                    spec_at(turn.core, at).name, live.ref.attempt.value,
-                                   field("reason", reason)));
+                                   field("reason", alarm->reason)));
   }
 }
 
@@ -114,7 +152,7 @@ void check_running(Turn& turn, StageAt at, LiveAttempt& live) {
     if (Worker* holder = find_worker(turn.core, name)) stop_zombie(turn, *holder, ref);
     return;
   }
-  check_silence(turn, at, live);
+  check_watchdog(turn, at, live);
   check_wall_limit(turn, at, live);
   if (live.stop && turn.now.mono_ms - live.stop_sent_mono_ms >= turn.options.stop_repeat_ms) {
     live.stop_sent_mono_ms = turn.now.mono_ms;

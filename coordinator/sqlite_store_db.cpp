@@ -25,7 +25,8 @@ Meaning meaning_of(int code, int system_errno) {
       return {ErrorCode::io, "the file or its folder is read-only for this user"};
     case SQLITE_PERM:
     case SQLITE_CANTOPEN:
-      return {ErrorCode::io, "the folder must exist, and it and the file must be writable for this user"};
+      return {ErrorCode::io,
+              "the folder must exist, and it and the file must be writable for this user"};
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
       return {ErrorCode::unavailable, "another coordinator uses it: stop that one"};
@@ -65,9 +66,10 @@ Error SqliteDb::error(int code, std::string_view doing) const {
   const Meaning meaning = meaning_of(code, sqlite3_system_errno(handle_));
   const bool told = sqlite3_errcode(handle_) == (code & 0xff) ||
                     sqlite3_extended_errcode(handle_) == code;
-  return {meaning.code,
-          fmt::format("cannot {}: {}", doing, told ? sqlite3_errmsg(handle_) : sqlite3_errstr(code)),
-          path_, meaning.hint};
+  return {
+      meaning.code,
+      fmt::format("cannot {}: {}", doing, told ? sqlite3_errmsg(handle_) : sqlite3_errstr(code)),
+      path_, meaning.hint};
 }
 
 Status SqliteDb::execute(const char* sql, std::string_view doing) {

@@ -11,7 +11,7 @@ namespace nightshift {
 // Keys are CURVE keys in Z85 text (40 characters). The file belongs to its user alone (mode 0600):
 // whoever reads it is admitted.
 struct Access {
-  std::string endpoint;         // "ipc:///home/u/.nightshift/coordinator.sock", "tcp://127.0.0.1:7654"
+  std::string endpoint;  // "ipc:///home/u/.nightshift/coordinator.sock", "tcp://127.0.0.1:7654"
   std::string server_public;
   std::string client_public;
   std::string client_secret;

@@ -6,8 +6,8 @@
 //   2  message number      one byte, never reused
 //   3  body                MessagePack map, at most body_bytes_max
 // Unknown keys in a body are ignored (a newer peer of the same version may add some); a missing or
-// wrong one is refused with its name. A peer that sends garbage gets an `error` message, is counted,
-// and changes nothing.
+// wrong one is refused with its name. A peer that sends garbage gets an `error` message, is
+// counted, and changes nothing.
 #pragma once
 
 #include <cstdint>
@@ -96,7 +96,7 @@ struct AttemptFinished {
   Outcome outcome = Outcome::error;
   int exit_code = -1;                     // -1: ended by a signal
   int signal = 0;
-  std::string reason;                     // one line for people; the stage's own error where it gave one
+  std::string reason;  // one line for people; the stage's own error where it gave one
   std::string log_tail;                   // last lines, at most 8 KiB
   std::int64_t elapsed_ms = 0;
   std::int64_t peak_memory_bytes = 0;     // of the process tree, as sampled
@@ -130,7 +130,7 @@ struct AssignRefused {
 struct WorkerWelcome {
   std::int64_t server_epoch = 0;
   std::int64_t heartbeat_ms = 1000;
-  std::int64_t lease_ms = 10'000;         // without a word for so long, each side gives the other up
+  std::int64_t lease_ms = 10'000;  // without a word for so long, each side gives the other up
 };
 // Idempotent by ref: a worker that already has it says so again with AttemptStarted.
 struct AssignAttempt {

@@ -100,7 +100,8 @@ using Status = Result<void>;
   } while (false)
 
 // `NS_TRY_ASSIGN(auto x, make_x())`: x is the value, or the enclosing function returns the error.
-#define NS_TRY_ASSIGN(target, expr) NS_TRY_ASSIGN_NAMED_(NS_CONCAT_(ns_result_, __LINE__), target, expr)
+#define NS_TRY_ASSIGN(target, expr) \
+  NS_TRY_ASSIGN_NAMED_(NS_CONCAT_(ns_result_, __LINE__), target, expr)
 #define NS_TRY_ASSIGN_NAMED_(name, target, expr)        \
   auto name = (expr);                                   \
   if (!name.ok()) return std::move(name.error());       \

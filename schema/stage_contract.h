@@ -30,10 +30,12 @@ namespace contract {
 inline constexpr const char* env_spec = "NIGHTSHIFT_SPEC";             // path of spec.json
 inline constexpr const char* env_out = "NIGHTSHIFT_OUT";
 inline constexpr const char* env_state = "NIGHTSHIFT_STATE";
-inline constexpr const char* env_input_prefix = "NIGHTSHIFT_INPUT_";   // + STAGE upper-cased, non-alnum -> _
+inline constexpr const char* env_input_prefix =
+    "NIGHTSHIFT_INPUT_";  // + STAGE upper-cased, non-alnum -> _
 inline constexpr const char* env_attempt = "NIGHTSHIFT_ATTEMPT";
 inline constexpr const char* env_report_fd = "NIGHTSHIFT_REPORT_FD";
-inline constexpr const char* env_retry_reason = "NIGHTSHIFT_RETRY_REASON";  // why there is an attempt > 1
+// Why there is an attempt after the first.
+inline constexpr const char* env_retry_reason = "NIGHTSHIFT_RETRY_REASON";
 inline constexpr std::size_t report_line_bytes_max = 64 * 1024;
 }  // namespace contract
 
@@ -49,7 +51,7 @@ struct StageOrder {
   RedLines red_lines;
   std::string params_json = "{}";
   std::vector<std::string> needs;              // direct inputs; the first one is the model's line
-  std::map<std::string, std::string> inputs;   // stage name -> folder of its checkpoint, every ancestor
+  std::map<std::string, std::string> inputs;   // every ancestor -> folder of its checkpoint
 };
 std::string to_json_text(const StageOrder& order);
 Result<StageOrder> stage_order_from_json(std::string_view text, const std::string& where);

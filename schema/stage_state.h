@@ -23,7 +23,17 @@ namespace nightshift {
 // cancelled  somebody asked, before it was done
 // blocked    a stage that it needs has failed, was cancelled or is itself blocked
 // reused     an earlier run with the same content key left its checkpoint: nothing ran
-enum class StageState { waiting, ready, assigned, running, done, failed, cancelled, blocked, reused };
+enum class StageState {
+  waiting,
+  ready,
+  assigned,
+  running,
+  done,
+  failed,
+  cancelled,
+  blocked,
+  reused
+};
 
 enum class StageEvent {
   unblock,   // all that it needs is done or reused

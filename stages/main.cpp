@@ -28,7 +28,8 @@ Result<StageEnd> run(StageReporter& report) {
     if (context.order.kind == kind.name) return kind.run(context);
   }
   return Error{ErrorCode::unsupported, "stage kind '" + context.order.kind + "' is not known",
-               context.order.stage, "kinds are baseline, calibrate, quantize, fuse, evaluate, soak"};
+               context.order.stage,
+               "kinds are baseline, calibrate, quantize, fuse, evaluate, soak"};
 }
 
 int exit_code_of(const Error& error) {

@@ -147,7 +147,8 @@ int do_resume(const Place& place, const ResumeArguments& arguments) {
   const auto steps = steps_from(*answer);
   if (!steps.ok()) return fail(steps.error());
   const bool goes_on = view->state == JobState::active;
-  say(fmt::format("job {} {}", view->job.value, goes_on ? "is not finished: it goes on" : "resumed"));
+  say(fmt::format("job {} {}", view->job.value,
+                  goes_on ? "is not finished: it goes on" : "resumed"));
   print_steps(*steps);
   if (follower.is_embedded()) return follow_to_the_end(follower, place, view->job);
   say(fmt::format("to follow it: nightshift status {} --watch", view->job.value));

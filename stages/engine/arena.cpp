@@ -58,7 +58,7 @@ ArenaPlan plan_arena(const Graph& graph, const StepShape& largest, bool keep_all
                    [](const Lifetime& a, const Lifetime& b) { return a.first < b.first; });
   ArenaPlan plan;
   plan.offsets.assign(graph.values.size(), 0);
-  std::vector<const Lifetime*> live;   // placed, and still needed at the op in hand
+  std::vector<const Lifetime*> live;  // placed, and still needed at the op in hand
   for (const Lifetime& life : lives) {
     if (!keep_all) std::erase_if(live, [&](const Lifetime* l) { return l->last < life.first; });
     std::sort(live.begin(), live.end(), [&](const Lifetime* a, const Lifetime* b) {

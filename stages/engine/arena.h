@@ -10,14 +10,14 @@ namespace nightshift {
 
 // The largest step that the engine will run.
 struct StepShape {
-  int rows = 0;          // token rows
+  int rows = 0;  // token rows
   int logit_rows = 0;
   int experts = 0;
   int experts_per_token = 1;
 };
 
 struct ArenaPlan {
-  std::vector<std::size_t> offsets;   // by value id, 64-byte aligned
+  std::vector<std::size_t> offsets;  // by value id, 64-byte aligned
   std::size_t bytes = 0;
 };
 

@@ -35,10 +35,10 @@ bool is_weight_file(const std::string& name) {
 
 // What an engine needs beside the weights; a reference.json or a README stays behind.
 bool is_model_file(const std::string& name) {
-  static const char* const names[] = {"config.json",           "generation_config.json",
-                                      "tokenizer.json",        "tokenizer_config.json",
-                                      "special_tokens_map.json", "chat_template.jinja",
-                                      "calibration.json"};
+  static const char* const names[] = {
+      "config.json",           "generation_config.json",  "tokenizer.json",
+      "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja",
+      "calibration.json"};
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
 }
 

@@ -1,8 +1,8 @@
 // A checkpoint folder: complete and loadable by itself. Knows its files; must not know stages.
 //
 // config.json, generation_config.json, tokenizer.json, tokenizer_config.json, *.safetensors as in a
-// Hugging Face directory, and nightshift.json (checkpoint_meta.h). Files that a stage does not change
-// are hard-linked from the checkpoint before it where the file system allows, else copied.
+// Hugging Face directory, and nightshift.json (checkpoint_meta.h). Files that a stage does not
+// change are hard-linked from the checkpoint before it where the file system allows, else copied.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// nightshift.json: what a checkpoint is, beside its Hugging Face files. Knows its JSON form; must not
-// know tensors or stages. A directory without it is a plain 16-bit model.
+// nightshift.json: what a checkpoint is, beside its Hugging Face files. Knows its JSON form; must
+// not know tensors or stages. A directory without it is a plain 16-bit model.
 //
 //   {"version": 1,
 //    "stage": "quantize",
@@ -32,14 +32,14 @@ struct LinearFormat {
 };
 
 struct KvMeta {
-  std::string format = "bf16";      // "bf16" or "f32"
+  std::string format = "bf16";  // "bf16" or "f32"
   int block_tokens = 64;
   std::string policy = "static";
 };
 
 struct MeasurementRecord {
   std::string stage;
-  std::string model;                // digest
+  std::string model;  // digest
   Measurement numbers;
 };
 

@@ -1,5 +1,5 @@
-// A loaded model, ready to run: weights, graph, cache and executor of one checkpoint. Knows how they
-// belong together; must not know what is measured or changed with it.
+// A loaded model, ready to run: weights, graph, cache and executor of one checkpoint. Knows how
+// they belong together; must not know what is measured or changed with it.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 namespace nightshift {
 
 struct EngineOptions {
-  kernels::Precision precision = kernels::Precision::bf16;   // f32: exact weights and activations
+  kernels::Precision precision = kernels::Precision::bf16;  // f32: exact weights and activations
   int step_rows_max = 1024;       // longest step; longer prompts are prefilled in pieces
   int logit_rows_max = 64;        // most rows of one step whose logits are asked for
   std::int64_t kv_tokens = 4096;  // over all sequences
@@ -67,7 +67,7 @@ class Engine {
   ModelConfig config_;
   CheckpointMeta meta_;
   std::string digest_;
-  std::unique_ptr<WeightFiles> files_;     // let go after packing
+  std::unique_ptr<WeightFiles> files_;  // let go after packing
   Graph graph_;
   FusionReport fusion_;
   std::unique_ptr<KvCache> cache_;

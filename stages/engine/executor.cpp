@@ -24,7 +24,8 @@ Executor::Executor(const ModelConfig& config, const Graph& graph, const kernels:
       account_(account),
       options_(options) {
   for (int j = 0; j < narrow(config.head_dim) / 2; ++j) {
-    inv_freq_.push_back(std::pow(config.rope_theta, -2.0 * j / static_cast<double>(config.head_dim)));
+    inv_freq_.push_back(
+        std::pow(config.rope_theta, -2.0 * j / static_cast<double>(config.head_dim)));
   }
   plan_ = plan_arena(graph, options.largest, options.keep_values);
   arena_ = Buffer(account, MemoryUse::activations, plan_.bytes);
@@ -33,7 +34,9 @@ Executor::Executor(const ModelConfig& config, const Graph& graph, const kernels:
   times_.seconds.assign(graph.ops.size(), 0.0);
 }
 
-Executor::~Executor() { account_.give_back(MemoryUse::weights, weight_bytes_); }
+Executor::~Executor() {
+  account_.give_back(MemoryUse::weights, weight_bytes_);
+}
 
 Result<std::unique_ptr<Executor>> Executor::make(const ModelConfig& config, const Graph& graph,
                                                  const Weights& weights,
@@ -131,7 +134,7 @@ const float* Executor::run(const Batch& batch) {
       times_.seconds[n] += std::chrono::duration<double>(Clock::now() - begin).count();
     }
     if (observer_ != nullptr) observer_->after(op, *this);
-    if (shape_.logit_rows == 0 && op.kind == OpKind::select_rows) break;   // nobody wants logits
+    if (shape_.logit_rows == 0 && op.kind == OpKind::select_rows) break;  // nobody wants logits
   }
   ++times_.steps;
   account_.set(MemoryUse::scratch, context_.scratch_bytes());
@@ -165,8 +168,12 @@ std::int32_t* Executor::i(int id) {
                                          plan_.offsets[static_cast<std::size_t>(id)]);
 }
 
-const float* Executor::value(int id) const { return const_cast<Executor*>(this)->f(id); }
-const std::int32_t* Executor::int_value(int id) const { return const_cast<Executor*>(this)->i(id); }
+const float* Executor::value(int id) const {
+  return const_cast<Executor*>(this)->f(id);
+}
+const std::int32_t* Executor::int_value(int id) const {
+  return const_cast<Executor*>(this)->i(id);
+}
 
 int Executor::rows(int id) const {
   return rows_of(graph_.values[static_cast<std::size_t>(id)], shape_);
@@ -216,12 +223,12 @@ void Executor::run_attention(const Op& op, const BoundOp& bound, const Batch& ba
   const int segments = static_cast<int>(batch.segments.size());
   switch (op.kind) {
     case OpKind::head_norm:
-      backend_.rms_norm(context_, f(op.in[0]), m * op.heads, narrow(config_.head_dim), bound.norm.data(),
-                        eps, f(op.out[0]));
+      backend_.rms_norm(context_, f(op.in[0]), m * op.heads, narrow(config_.head_dim),
+                        bound.norm.data(), eps, f(op.out[0]));
       return;
     case OpKind::rope:
-      backend_.rope(context_, f(op.in[0]), m, op.heads, narrow(config_.head_dim), batch.positions.data(),
-                    inv_freq_.data());
+      backend_.rope(context_, f(op.in[0]), m, op.heads, narrow(config_.head_dim),
+                    batch.positions.data(), inv_freq_.data());
       return;
     case OpKind::kv_append:
       backend_.kv_append(context_, f(op.in[0]), f(op.in[1]), batch.segments.data(), segments,
@@ -229,14 +236,14 @@ void Executor::run_attention(const Op& op, const BoundOp& bound, const Batch& ba
       return;
     case OpKind::qk_norm_rope_append:
       backend_.qk_norm_rope_append(context_, f(op.in[0]), batch.segments.data(), segments,
-                                   narrow(config_.heads), bound.norm.empty() ? nullptr : bound.norm.data(),
-                                   bound.norm2.empty() ? nullptr : bound.norm2.data(),
-                                   eps, inv_freq_.data(), cache_.layer(op.layer),
-                                   f(op.out[0]));
+                                   narrow(config_.heads),
+                                   bound.norm.empty() ? nullptr : bound.norm.data(),
+                                   bound.norm2.empty() ? nullptr : bound.norm2.data(), eps,
+                                   inv_freq_.data(), cache_.layer(op.layer), f(op.out[0]));
       return;
     default:
-      backend_.attention(context_, f(op.in[0]), batch.segments.data(), segments, narrow(config_.heads),
-                         cache_.layer(op.layer), f(op.out[0]));
+      backend_.attention(context_, f(op.in[0]), batch.segments.data(), segments,
+                         narrow(config_.heads), cache_.layer(op.layer), f(op.out[0]));
       return;
   }
 }
@@ -278,8 +285,8 @@ void Executor::run_rows(const Op& op, const BoundOp& bound, const Batch& batch) 
                      f(op.out[0]));
       return;
     case OpKind::rms_norm:
-      backend_.rms_norm(context_, f(op.in[0]), m, width(op.in[0]), bound.norm.data(),
-                        eps, f(op.out[0]));
+      backend_.rms_norm(context_, f(op.in[0]), m, width(op.in[0]), bound.norm.data(), eps,
+                        f(op.out[0]));
       return;
     case OpKind::add_rms_norm:
       backend_.add_rms_norm(context_, f(op.in[0]), f(op.in[1]), m, width(op.in[0]),

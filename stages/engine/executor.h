@@ -19,10 +19,10 @@ namespace nightshift {
 
 // One step: rows of one or more sequences, each a run of consecutive positions.
 struct Batch {
-  std::vector<std::int32_t> ids;          // [m]
-  std::vector<std::int32_t> positions;    // [m]
+  std::vector<std::int32_t> ids;        // [m]
+  std::vector<std::int32_t> positions;  // [m]
   std::vector<kernels::Segment> segments;
-  std::vector<std::int32_t> logit_rows;   // rows whose next-token logits are wanted
+  std::vector<std::int32_t> logit_rows;  // rows whose next-token logits are wanted
 
   int rows() const { return static_cast<int>(ids.size()); }
   void clear();
@@ -40,7 +40,7 @@ class Observer {
 
 // Where the time of the steps since the last reset went.
 struct OpTimes {
-  std::vector<double> seconds;   // by op
+  std::vector<double> seconds;  // by op
   std::int64_t steps = 0;
 };
 
@@ -49,10 +49,11 @@ class Executor {
   struct Options {
     kernels::Precision precision = kernels::Precision::bf16;
     StepShape largest;
-    bool keep_values = false;    // no value shares memory with another: for Observer::after
+    bool keep_values = false;  // no value shares memory with another: for Observer::after
   };
 
-  // Packs the weights of every op. `config`, `graph`, `context`, `cache`, `account` must outlive it.
+  // Packs the weights of every op. `config`, `graph`, `context`, `cache`, `account` must outlive
+  // it.
   static Result<std::unique_ptr<Executor>> make(const ModelConfig& config, const Graph& graph,
                                                 const Weights& weights,
                                                 const kernels::Backend& backend,
@@ -72,7 +73,7 @@ class Executor {
   void set_observer(Observer* observer) { observer_ = observer; }
   void time_ops(bool on);
   const OpTimes& op_times() const { return times_; }
-  std::int64_t launches() const { return launches_; }   // kernel calls of the last run
+  std::int64_t launches() const { return launches_; }  // kernel calls of the last run
 
   // The memory of a value during the step in hand, and its rows.
   const float* value(int id) const;
@@ -84,9 +85,9 @@ class Executor {
  private:
   // An op with its weights, packed.
   struct BoundOp {
-    std::vector<kernels::PackedMatrix> matrices;   // linear: one; grouped: one an expert
+    std::vector<kernels::PackedMatrix> matrices;  // linear: one; grouped: one an expert
     std::vector<float> norm;
-    std::vector<float> norm2;                      // k norm of qk_norm_rope_append
+    std::vector<float> norm2;  // k norm of qk_norm_rope_append
     std::vector<std::uint16_t> table_bf16;
     std::vector<float> table_f32;
   };
@@ -117,11 +118,11 @@ class Executor {
   Options options_;
 
   std::vector<BoundOp> bound_;
-  std::vector<double> inv_freq_;        // RoPE: theta^(-2i/head_dim)
+  std::vector<double> inv_freq_;  // RoPE: theta^(-2i/head_dim)
   ArenaPlan plan_;
   Buffer arena_;
-  StepShape shape_;                     // of the step in hand
-  const Batch* batch_ = nullptr;        // the same
+  StepShape shape_;               // of the step in hand
+  const Batch* batch_ = nullptr;  // the same
   std::size_t weight_bytes_ = 0;
   Observer* observer_ = nullptr;
   bool timing_ = false;

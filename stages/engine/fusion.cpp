@@ -58,13 +58,14 @@ struct Rewrite {
     auto first = graph.ops.begin() + static_cast<std::ptrdiff_t>(begin);
     auto last = graph.ops.begin() + static_cast<std::ptrdiff_t>(end);
     first = graph.ops.erase(first, last);
-    graph.ops.insert(first, std::make_move_iterator(by.begin()),
-                     std::make_move_iterator(by.end()));
+    graph.ops.insert(first, std::make_move_iterator(by.begin()), std::make_move_iterator(by.end()));
     ++sites;
   }
 };
 
-std::string layer_scope(const Op& op) { return "layers." + std::to_string(op.layer) + "."; }
+std::string layer_scope(const Op& op) {
+  return "layers." + std::to_string(op.layer) + ".";
+}
 
 int width_of(const Graph& graph, int value) {
   return graph.values[static_cast<std::size_t>(value)].width;
@@ -79,14 +80,24 @@ void fuse_qkv(Rewrite& r) {
     const Op q = r.graph.ops[i], k = r.graph.ops[i + 1], v = r.graph.ops[i + 2];
     if (!r.may_touch(i, i + 3)) continue;
     if (!r.same_format({q.weights[0], k.weights[0], v.weights[0]}, q.name)) continue;
-    const int width = width_of(r.graph, q.out[0]) + width_of(r.graph, k.out[0]) +
-                      width_of(r.graph, v.out[0]);
+    const int width =
+        width_of(r.graph, q.out[0]) + width_of(r.graph, k.out[0]) + width_of(r.graph, v.out[0]);
     const std::string scope = layer_scope(q);
     const int qkv = r.graph.add_value(scope + "self_attn.qkv_proj.out", RowDomain::tokens, width);
-    Op product{OpKind::linear, scope + "self_attn.qkv_proj", q.layer, q.in, {qkv},
-               {q.weights[0], k.weights[0], v.weights[0]}, 0};
-    Op split{OpKind::split_qkv, scope + "self_attn.split_qkv", q.layer, {qkv},
-             {q.out[0], k.out[0], v.out[0]}, {}, 0};
+    Op product{OpKind::linear,
+               scope + "self_attn.qkv_proj",
+               q.layer,
+               q.in,
+               {qkv},
+               {q.weights[0], k.weights[0], v.weights[0]},
+               0};
+    Op split{OpKind::split_qkv,
+             scope + "self_attn.split_qkv",
+             q.layer,
+             {qkv},
+             {q.out[0], k.out[0], v.out[0]},
+             {},
+             0};
     r.replace(i, i + 3, {product, split});
   }
 }
@@ -113,8 +124,13 @@ void fuse_qk_norm_rope_append(Rewrite& r) {
       continue;
     }
     const Op& split = r.graph.ops[i];
-    Op fused{OpKind::qk_norm_rope_append, layer_scope(split) + "self_attn.qk_norm_rope_append",
-             split.layer, split.in, r.graph.ops[rope].out, {}, r.graph.ops[rope].heads};
+    Op fused{OpKind::qk_norm_rope_append,
+             layer_scope(split) + "self_attn.qk_norm_rope_append",
+             split.layer,
+             split.in,
+             r.graph.ops[rope].out,
+             {},
+             r.graph.ops[rope].heads};
     if (normed) {
       fused.weights = {r.graph.ops[i + 1].weights[0], r.graph.ops[i + 2].weights[0]};
     }
@@ -136,9 +152,11 @@ void fuse_gate_up_silu(Rewrite& r) {
     std::vector<std::string> weights = gate.weights;
     weights.insert(weights.end(), up.weights.begin(), up.weights.end());
     if (!r.same_format(weights, gate.name)) continue;
-    const std::string name = layer_scope(gate) + (grouped ? "mlp.experts." : "mlp.") + "gate_up_silu";
-    r.replace(i, i + 4,
-              {Op{OpKind::gate_up_silu, name, gate.layer, gate.in, mul.out, std::move(weights), 0}});
+    const std::string name =
+        layer_scope(gate) + (grouped ? "mlp.experts." : "mlp.") + "gate_up_silu";
+    r.replace(
+        i, i + 4,
+        {Op{OpKind::gate_up_silu, name, gate.layer, gate.in, mul.out, std::move(weights), 0}});
   }
 }
 
@@ -152,8 +170,13 @@ void fuse_residual_norm(Rewrite& r) {
     }
     if (!r.may_touch(i, i + 2)) continue;
     r.replace(i, i + 2,
-              {Op{OpKind::add_rms_norm, add.name + "_norm", add.layer, add.in,
-                  {add.out[0], norm.out[0]}, norm.weights, 0}});
+              {Op{OpKind::add_rms_norm,
+                  add.name + "_norm",
+                  add.layer,
+                  add.in,
+                  {add.out[0], norm.out[0]},
+                  norm.weights,
+                  0}});
   }
 }
 

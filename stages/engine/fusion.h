@@ -20,8 +20,8 @@
 namespace nightshift {
 
 struct FusionPlan {
-  std::vector<std::string> rules;     // applied in the order of fusion_rules(); empty: unfused
-  std::vector<std::string> ignore;    // patterns over op names: an op that matches is left alone
+  std::vector<std::string> rules;   // applied in the order of fusion_rules(); empty: unfused
+  std::vector<std::string> ignore;  // patterns over op names: an op that matches is left alone
 };
 
 struct FusionSkip {
@@ -33,7 +33,7 @@ struct FusionSkip {
 struct FusionReport {
   int ops_before = 0;
   int ops_after = 0;
-  std::vector<std::pair<std::string, int>> applied;   // rule -> sites
+  std::vector<std::pair<std::string, int>> applied;  // rule -> sites
   std::vector<FusionSkip> skipped;
 };
 

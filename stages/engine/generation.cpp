@@ -28,12 +28,17 @@ class BatchGeneration {
  public:
   BatchGeneration(Engine& engine, std::span<const std::vector<std::int32_t>> prompts,
                   const GenerationOptions& options)
-      : engine_(engine), prompts_(prompts), options_(options), open_(engine.cache()),
-        packer_(engine, [this](const float* logits, std::span<const std::size_t> owners) {
-          draw(logits, owners);
-        }),
-        tokens_(prompts.size()), uniform_(prompts.size()), done_(prompts.size(), false),
-        params_(prompts.size(), options.sampling), drawn_(prompts.size()) {}
+      : engine_(engine),
+        prompts_(prompts),
+        options_(options),
+        open_(engine.cache()),
+        packer_(engine, [this](const float* logits,
+                               std::span<const std::size_t> owners) { draw(logits, owners); }),
+        tokens_(prompts.size()),
+        uniform_(prompts.size()),
+        done_(prompts.size(), false),
+        params_(prompts.size(), options.sampling),
+        drawn_(prompts.size()) {}
 
   Result<std::vector<std::vector<std::int32_t>>> run(const std::function<void()>& on_first) {
     for (const auto& prompt : prompts_) {
@@ -72,7 +77,7 @@ class BatchGeneration {
   }
 
   void take(std::size_t s, std::int32_t token) {
-    tokens_[s].push_back(std::max(token, 0));   // NaN logits give -1: the caller sees token 0s
+    tokens_[s].push_back(std::max(token, 0));  // NaN logits give -1: the caller sees token 0s
     const auto& eos = engine_.config().eos_ids;
     if (options_.stop_at_eos && std::find(eos.begin(), eos.end(), token) != eos.end()) {
       done_[s] = true;

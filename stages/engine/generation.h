@@ -14,9 +14,9 @@ namespace nightshift {
 
 struct GenerationOptions {
   int new_tokens = 128;
-  kernels::SampleParams sampling;      // greedy by default
+  kernels::SampleParams sampling;  // greedy by default
   std::uint64_t seed = 1;
-  bool stop_at_eos = false;            // false: always new_tokens (benches, token match)
+  bool stop_at_eos = false;  // false: always new_tokens (benches, token match)
 };
 
 // The uniform number that decides token `position` of sequence `sequence`: depends on nothing else,

@@ -116,7 +116,8 @@ class GraphBuilder {
     op(OpKind::kv_append, "self_attn.kv_append", {k, v}, {});
     const int y = value("attention.out", RowDomain::tokens, q_width);
     op(OpKind::attention, "self_attn.attention", {q}, {y});
-    const int o = linear("self_attn.o_proj", tensor("self_attn.o_proj"), y, narrow(config_.hidden_size));
+    const int o =
+        linear("self_attn.o_proj", tensor("self_attn.o_proj"), y, narrow(config_.hidden_size));
     op(OpKind::add, "attn_residual", {hidden_, o}, {hidden_});
   }
 
@@ -172,10 +173,12 @@ class GraphBuilder {
     const int x = mlp_norm();
     const int gate =
         linear("mlp.gate_proj", tensor("mlp.gate_proj"), x, narrow(config_.intermediate_size));
-    const int up = linear("mlp.up_proj", tensor("mlp.up_proj"), x, narrow(config_.intermediate_size));
+    const int up =
+        linear("mlp.up_proj", tensor("mlp.up_proj"), x, narrow(config_.intermediate_size));
     op(OpKind::silu, "mlp.silu", {gate}, {gate});
     op(OpKind::mul, "mlp.mul", {gate, up}, {gate});
-    const int y = linear("mlp.down_proj", tensor("mlp.down_proj"), gate, narrow(config_.hidden_size));
+    const int y =
+        linear("mlp.down_proj", tensor("mlp.down_proj"), gate, narrow(config_.hidden_size));
     op(OpKind::add, "mlp_residual", {hidden_, y}, {hidden_});
   }
 
@@ -184,8 +187,7 @@ class GraphBuilder {
     op(OpKind::select_rows, "select_rows", {hidden_}, {rows});
     const int x = value("final_norm.out", RowDomain::logits, narrow(config_.hidden_size));
     op(OpKind::rms_norm, "norm", {rows}, {x}, {"model.norm"});
-    const std::string weight =
-        config_.tie_word_embeddings ? "model.embed_tokens" : "lm_head";
+    const std::string weight = config_.tie_word_embeddings ? "model.embed_tokens" : "lm_head";
     graph_.logits = linear("lm_head", weight, x, narrow(config_.vocab_size));
   }
 
@@ -201,7 +203,9 @@ bool contains(const std::string& text, const char* part) {
 
 }  // namespace
 
-Graph build_graph(const ModelConfig& config) { return GraphBuilder(config).build(); }
+Graph build_graph(const ModelConfig& config) {
+  return GraphBuilder(config).build();
+}
 
 const char* part_of(const Op& op) {
   if (contains(op.name, "norm") && !contains(op.name, "self_attn")) return "norm";

@@ -6,13 +6,11 @@ namespace nightshift {
 
 KvCache::KvCache(const ModelConfig& config, const KvPolicy& policy, MemoryAccount& account)
     : block_tokens_(policy.block_tokens) {
-  total_blocks_ =
-      static_cast<int>((policy.capacity_tokens + block_tokens_ - 1) / block_tokens_);
+  total_blocks_ = static_cast<int>((policy.capacity_tokens + block_tokens_ - 1) / block_tokens_);
   const std::size_t element = policy.format == kernels::KvFormat::f32 ? 4 : 2;
-  const std::size_t side_bytes = static_cast<std::size_t>(total_blocks_) *
-                                 static_cast<std::size_t>(config.kv_heads) *
-                                 static_cast<std::size_t>(block_tokens_) *
-                                 static_cast<std::size_t>(config.head_dim) * element;
+  const std::size_t side_bytes =
+      static_cast<std::size_t>(total_blocks_) * static_cast<std::size_t>(config.kv_heads) *
+      static_cast<std::size_t>(block_tokens_) * static_cast<std::size_t>(config.head_dim) * element;
   memory_ = Buffer(account, MemoryUse::kv_cache,
                    side_bytes * 2 * static_cast<std::size_t>(config.layers));
   // Touched once here, so that no measurement pays for page faults.

@@ -2,8 +2,8 @@
 // mathematics, requests or sampling.
 //
 // All layers share one numbering: block b of layer l lies at l's base + b. A sequence holds a table
-// of blocks; position p is in table[p / block_tokens]. The *static* policy reserves every block that
-// a sequence can ever need when it is opened, so a running sequence never fails for memory.
+// of blocks; position p is in table[p / block_tokens]. The *static* policy reserves every block
+// that a sequence can ever need when it is opened, so a running sequence never fails for memory.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace nightshift {
 struct KvPolicy {
   kernels::KvFormat format = kernels::KvFormat::bf16;
   int block_tokens = 64;
-  std::int64_t capacity_tokens = 0;   // over all sequences; rounded up to whole blocks
+  std::int64_t capacity_tokens = 0;  // over all sequences; rounded up to whole blocks
 };
 
 struct SequenceId {
@@ -41,7 +41,9 @@ class KvCache {
   int capacity(SequenceId id) const;
   const std::int32_t* blocks(SequenceId id) const { return slot(id).blocks.data(); }
 
-  const kernels::KvLayer& layer(int index) const { return layers_[static_cast<std::size_t>(index)]; }
+  const kernels::KvLayer& layer(int index) const {
+    return layers_[static_cast<std::size_t>(index)];
+  }
   int free_blocks() const { return static_cast<int>(free_.size()); }
   int total_blocks() const { return total_blocks_; }
   int blocks_for(int tokens) const { return (tokens + block_tokens_ - 1) / block_tokens_; }

@@ -47,7 +47,7 @@ Buffer::Buffer(MemoryAccount& account, MemoryUse use, std::size_t bytes)
   const std::size_t rounded = (bytes + align - 1) / align * align;
   void* memory = std::aligned_alloc(align, rounded);
   if (memory == nullptr) throw std::bad_alloc();
-  if (align == huge_page) ::madvise(memory, rounded, MADV_HUGEPAGE);   // a hint: failing is fine
+  if (align == huge_page) ::madvise(memory, rounded, MADV_HUGEPAGE);  // a hint: failing is fine
   data_ = static_cast<std::byte*>(memory);
   account_->take(use_, bytes_);
 }
@@ -60,7 +60,9 @@ void Buffer::release() {
   bytes_ = 0;
 }
 
-Buffer::~Buffer() { release(); }
+Buffer::~Buffer() {
+  release();
+}
 
 Buffer::Buffer(Buffer&& other) noexcept
     : account_(other.account_),

@@ -12,7 +12,8 @@ namespace {
 class ScoreGroup {
  public:
   ScoreGroup(Engine& engine, std::vector<std::vector<double>>& scores)
-      : engine_(engine), scores_(scores),
+      : engine_(engine),
+        scores_(scores),
         packer_(engine, [this](const float* logits, std::span<const std::size_t> tags) {
           take(logits, tags);
         }) {}
@@ -87,7 +88,7 @@ class ScoreGroup {
   std::vector<std::vector<double>>& scores_;
   StepPacker packer_;
   std::vector<Member> members_;
-  std::vector<Target> targets_;   // by tag
+  std::vector<Target> targets_;  // by tag
 };
 
 Error does_not_fit(const ScoreRequest& request, const Engine& engine) {

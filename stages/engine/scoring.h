@@ -13,8 +13,8 @@ namespace nightshift {
 
 // One context and continuations of it that are scored one by one.
 struct ScoreRequest {
-  std::vector<std::int32_t> context;                      // at least one token
-  std::vector<std::vector<std::int32_t>> continuations;   // each at least one token
+  std::vector<std::int32_t> context;                     // at least one token
+  std::vector<std::vector<std::int32_t>> continuations;  // each at least one token
 };
 
 // Sum of log p(token | what comes before it) over each continuation, natural logarithm. The context

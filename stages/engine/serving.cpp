@@ -98,14 +98,15 @@ void ServingLoop::build() {
     owners_.push_back(n);
   }
   counters_.decode_rows += batch_.rows();
-  const int limit = std::min(engine_.options().step_rows_max,
-                             batch_.rows() + options_.prefill_rows_max);
+  const int limit =
+      std::min(engine_.options().step_rows_max, batch_.rows() + options_.prefill_rows_max);
   for (std::size_t n = 0; n < running_.size() && batch_.rows() < limit; ++n) {
     Live& live = running_[n];
     const std::span<const std::int32_t> prompt = live.request.prompt;
     if (live.prefilled == prompt.size()) continue;
     const auto room = static_cast<std::size_t>(limit - batch_.rows());
-    const auto piece = prompt.subspan(live.prefilled, std::min(room, prompt.size() - live.prefilled));
+    const auto piece =
+        prompt.subspan(live.prefilled, std::min(room, prompt.size() - live.prefilled));
     live.prefilled += piece.size();
     counters_.prefill_rows += static_cast<std::int64_t>(piece.size());
     const bool is_last = live.prefilled == prompt.size();
@@ -123,7 +124,8 @@ void ServingLoop::draw(const float* logits, double now_s, std::vector<ServeResul
   for (std::size_t owner : owners_) {
     const Live& live = running_[owner];
     params.push_back(live.request.sampling);
-    uniform.push_back(sample_uniform(live.request.seed, live.request.id, live.result.tokens.size()));
+    uniform.push_back(
+        sample_uniform(live.request.seed, live.request.id, live.result.tokens.size()));
   }
   std::vector<std::int32_t> ids(count);
   engine_.backend().sample(engine_.context(), logits, static_cast<int>(count),
@@ -149,7 +151,8 @@ void ServingLoop::draw(const float* logits, double now_s, std::vector<ServeResul
 bool ServingLoop::take(Live& live, std::int32_t token, double now_s) {
   ServeResult& result = live.result;
   if (token < 0) {
-    result.error = "the logits hold a NaN after " + std::to_string(result.tokens.size()) + " tokens";
+    result.error =
+        "the logits hold a NaN after " + std::to_string(result.tokens.size()) + " tokens";
     result.finished_s = now_s;
     return true;
   }

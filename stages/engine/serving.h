@@ -30,22 +30,22 @@ struct ServeRequest {
 struct ServeResult {
   std::uint64_t id = 0;
   std::vector<std::int32_t> tokens;
-  std::string error;            // not empty: refused or failed, nothing was generated after it
-  double arrived_s = 0;         // of the caller's clock
+  std::string error;     // not empty: refused or failed, nothing was generated after it
+  double arrived_s = 0;  // of the caller's clock
   double first_token_s = 0;
   double finished_s = 0;
 };
 
 struct ServingOptions {
-  int running_max = 32;         // at most logit_rows_max of the engine
-  int prefill_rows_max = 512;   // of one step; the trade-off of TTFT against throughput
+  int running_max = 32;        // at most logit_rows_max of the engine
+  int prefill_rows_max = 512;  // of one step; the trade-off of TTFT against throughput
 };
 
 struct ServingCounters {
   std::int64_t steps = 0;
   std::int64_t decode_rows = 0;
   std::int64_t prefill_rows = 0;
-  std::int64_t blocked_on_kv = 0;   // steps at which a request waited for blocks
+  std::int64_t blocked_on_kv = 0;  // steps at which a request waited for blocks
 };
 
 class ServingLoop {
@@ -91,7 +91,7 @@ class ServingLoop {
   std::deque<Live> waiting_;
   std::vector<Live> running_;
   Batch batch_;
-  std::vector<std::size_t> owners_;   // index in running_ of each logit row
+  std::vector<std::size_t> owners_;  // index in running_ of each logit row
   ServingCounters counters_;
 };
 

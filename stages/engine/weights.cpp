@@ -53,10 +53,10 @@ bool is_full_width(DType dtype) {
 }
 
 Error wrong_tensor(const TensorView& tensor, const std::string& expected) {
-  return Error{ErrorCode::corrupt,
-               "tensor " + tensor.name + " is " + to_string(tensor.dtype) + " " +
-                   to_string(tensor.shape),
-               "checkpoint", "expected " + expected};
+  return Error{
+      ErrorCode::corrupt,
+      "tensor " + tensor.name + " is " + to_string(tensor.dtype) + " " + to_string(tensor.shape),
+      "checkpoint", "expected " + expected};
 }
 
 }  // namespace
@@ -97,8 +97,7 @@ Result<Weights::Quantized> Weights::quantized(const std::string& name) const {
   NS_TRY_ASSIGN(const TensorView q, tensor(name + ".weight"));
   NS_TRY_ASSIGN(const TensorView scale, tensor(name + ".weight_scale"));
   if (q.dtype != DType::i8 || q.shape.size() != 2) return wrong_tensor(q, "a matrix in I8");
-  if (!is_full_width(scale.dtype) ||
-      scale.elements() != static_cast<std::size_t>(q.shape[0])) {
+  if (!is_full_width(scale.dtype) || scale.elements() != static_cast<std::size_t>(q.shape[0])) {
     return wrong_tensor(scale, "one scale for each of the " + std::to_string(q.shape[0]) + " rows");
   }
   return Quantized{narrow(q.shape[0]), narrow(q.shape[1]),
@@ -113,8 +112,8 @@ Result<MatrixF32> Weights::matrix(const std::string& name) const {
     matrix.k = q.k;
     matrix.values.resize(static_cast<std::size_t>(q.n) * static_cast<std::size_t>(q.k));
     for (std::size_t at = 0; at < matrix.values.size(); ++at) {
-      matrix.values[at] = static_cast<float>(q.values[at]) *
-                          q.scales[at / static_cast<std::size_t>(q.k)];
+      matrix.values[at] =
+          static_cast<float>(q.values[at]) * q.scales[at / static_cast<std::size_t>(q.k)];
     }
     return matrix;
   }
@@ -147,7 +146,7 @@ Result<kernels::PackedMatrix> Weights::pack(const std::vector<std::string>& name
                                             const kernels::Backend& backend) const {
   const std::string format = format_of(names.front());
   if (format == "int8") return pack_quantized(names, backend);
-  if (format == "f32") {   // f16 too: widened, which is exact
+  if (format == "f32") {  // f16 too: widened, which is exact
     MatrixF32 stacked;
     for (const std::string& name : names) {
       NS_TRY_ASSIGN(const MatrixF32 part, matrix(name));

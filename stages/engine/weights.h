@@ -22,7 +22,7 @@ namespace nightshift {
 struct MatrixF32 {
   int n = 0;
   int k = 0;
-  std::vector<float> values;   // [n, k]
+  std::vector<float> values;  // [n, k]
 };
 
 class Weights {
@@ -47,8 +47,8 @@ class Weights {
   struct Quantized {
     int n = 0;
     int k = 0;
-    const std::int8_t* values = nullptr;   // [n, k], in the file
-    std::vector<float> scales;             // [n]
+    const std::int8_t* values = nullptr;  // [n, k], in the file
+    std::vector<float> scales;            // [n]
   };
   Result<TensorView> tensor(const std::string& name) const;
   Result<Quantized> quantized(const std::string& name) const;

@@ -18,7 +18,7 @@ Result<StageEnd> run_baseline(const StageContext& context) {
   NS_TRY(write_checkpoint_meta(context.out, meta));
   NS_TRY_ASSIGN(MeasurementRecord * record,
                 measure_checkpoint(context, text, spec, {.speed = true, .quality = true}, meta));
-  record->numbers.token_match = 1.0;   // with itself: every later row is read against this one
+  record->numbers.token_match = 1.0;  // with itself: every later row is read against this one
   context.report.metric("token_match", 1.0, "fraction", record->model);
   NS_TRY(write_checkpoint_meta(context.out, meta));
   return StageEnd::ok;

@@ -49,7 +49,7 @@ class InputObserver : public Observer {
   void before(const Op& op, const Executor& executor) override {
     if (op.kind != OpKind::linear && op.kind != OpKind::grouped_linear) return;
     Input& input = inputs_[op.in[0]];
-    if (op.name != input.statistics.ops.front()) return;   // another reader of the same value
+    if (op.name != input.statistics.ops.front()) return;  // another reader of the same value
     const int rows = executor.rows(op.in[0]);
     if (rows == 0) return;
     const int width = engine_.graph().values[static_cast<std::size_t>(op.in[0])].width;
@@ -64,11 +64,10 @@ class InputObserver : public Observer {
     input.statistics.abs_max = *std::max_element(channels, channels + width);
     input.histogram.make_room(input.statistics.abs_max);
     auto& counts = input.histogram.counts();
-    if (counts.empty()) return;   // only zeros so far
-    engine_.backend().abs_histogram(engine_.context(), x,
-                                    static_cast<std::size_t>(rows) * static_cast<std::size_t>(width),
-                                    input.histogram.width(), static_cast<int>(counts.size()),
-                                    counts.data());
+    if (counts.empty()) return;  // only zeros so far
+    engine_.backend().abs_histogram(
+        engine_.context(), x, static_cast<std::size_t>(rows) * static_cast<std::size_t>(width),
+        input.histogram.width(), static_cast<int>(counts.size()), counts.data());
   }
 
   void after(const Op& op, const Executor& executor) override {
@@ -98,12 +97,13 @@ class InputObserver : public Observer {
   };
   Engine& engine_;
   double percentile_;
-  std::map<int, Input> inputs_;   // by value id
+  std::map<int, Input> inputs_;  // by value id
   std::map<std::string, std::vector<std::int64_t>> expert_tokens_;
   std::string broken_op_;
 };
 
-Result<std::vector<EncodedChat>> read_samples(const TextModel& text, const CalibrateParams& params) {
+Result<std::vector<EncodedChat>> read_samples(const TextModel& text,
+                                              const CalibrateParams& params) {
   NS_TRY_ASSIGN(const auto chats, read_chats(params.data));
   const std::int64_t wanted = std::min(params.samples, params.batch * params.steps);
   std::vector<EncodedChat> samples;
@@ -174,7 +174,7 @@ Result<StageEnd> run_calibrate(const StageContext& context) {
   }
 
   EngineOptions options;
-  options.kv_tokens = params.batch * (longest_of(samples) + 64);   // 64: whole blocks
+  options.kv_tokens = params.batch * (longest_of(samples) + 64);  // 64: whole blocks
   options.apply_fusion = false;
   NS_TRY_ASSIGN(auto engine, Engine::load(input, options));
   InputObserver observer(*engine, params.percentile);

@@ -16,7 +16,9 @@ void AbsHistogram::make_room(float abs_max) {
     if (width_ <= 0) width_ = 1e-38f;
     counts_.assign(bins_first, 0);
   }
-  const auto needed = [&] { return static_cast<double>(abs_max) / static_cast<double>(width_) + 1; };
+  const auto needed = [&] {
+    return static_cast<double>(abs_max) / static_cast<double>(width_) + 1;
+  };
   while (needed() > bins_max) {
     for (std::size_t b = 0; b < counts_.size(); b += 2) {
       counts_[b / 2] = counts_[b] + (b + 1 < counts_.size() ? counts_[b + 1] : 0);

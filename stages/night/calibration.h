@@ -1,5 +1,5 @@
-// What calibration knows of each linear's input, and its file calibration.json. Knows histograms and
-// JSON; must not know engines.
+// What calibration knows of each linear's input, and its file calibration.json. Knows histograms
+// and JSON; must not know engines.
 #pragma once
 
 #include <cstdint>
@@ -36,10 +36,10 @@ class AbsHistogram {
 
 // Of one value that linears read.
 struct InputStatistics {
-  std::vector<std::string> ops;        // names of the ops that read it
+  std::vector<std::string> ops;  // names of the ops that read it
   std::int64_t rows = 0;
   float abs_max = 0;
-  float clip = 0;                      // the percentile asked for
+  float clip = 0;  // the percentile asked for
   std::vector<float> channel_abs_max;
 };
 
@@ -48,8 +48,8 @@ struct Calibration {
   std::int64_t samples = 0;
   std::int64_t tokens = 0;
   std::map<std::string, std::int64_t> samples_by_group;
-  std::map<std::string, InputStatistics> inputs;                    // by value name
-  std::map<std::string, std::vector<std::int64_t>> expert_tokens;   // by "layers.N"
+  std::map<std::string, InputStatistics> inputs;                   // by value name
+  std::map<std::string, std::vector<std::int64_t>> expert_tokens;  // by "layers.N"
 
   // The input of the op `name`, null when it was not calibrated.
   const InputStatistics* input_of(const std::string& op) const;

@@ -10,7 +10,7 @@ namespace {
 struct FuseParams {
   FusionPlan plan;
   MatchSize match;
-  std::string prompts;   // JSONL of chats; empty: the held-out sets
+  std::string prompts;  // JSONL of chats; empty: the held-out sets
 };
 
 Result<FuseParams> params_from(const Json& json) {
@@ -43,7 +43,7 @@ Result<FuseParams> params_from(const Json& json) {
 Status report_fusion(const StageContext& context, const std::string& digest) {
   NS_TRY_ASSIGN(auto engine, Engine::load(context.out, {}));
   const FusionReport& fusion = engine->fusion();
-  context.report.metric("ops_before", fusion.ops_before + 1, "ops", digest);   // and sampling
+  context.report.metric("ops_before", fusion.ops_before + 1, "ops", digest);  // and sampling
   for (const auto& [rule, sites] : fusion.applied) {
     context.report.metric("fusion_sites", sites, "sites", digest, rule);
   }

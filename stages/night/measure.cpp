@@ -24,7 +24,7 @@ Result<MeasurementRecord*> measure_checkpoint(const StageContext& context, const
                   measure_quality(*engine, text, spec, context.report));
     report_quality(quality, digest, context.report, numbers);
   }
-  engine.reset();   // its memory must not stand beside the one that is measured
+  engine.reset();  // its memory must not stand beside the one that is measured
   if (what.speed) {
     NS_TRY_ASSIGN(const auto stream, bench_stream(text, spec, vocab_size));
     NS_TRY_ASSIGN(const SpeedResult speed,

@@ -6,7 +6,9 @@ namespace nightshift {
 
 namespace {
 
-bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
+bool has(const std::string& text, const char* part) {
+  return text.find(part) != std::string::npos;
+}
 
 // The unit that a product belongs to, by its op's name; the default format and the reason for it.
 struct UnitKind {
@@ -18,7 +20,8 @@ UnitKind kind_of(const std::string& op) {
   if (has(op, "self_attn.o_proj")) {
     return {"self_attn.o_proj", "bf16", "attention stays at 16 bits by default"};
   }
-  if (has(op, "self_attn.")) return {"self_attn.qkv", "bf16", "attention stays at 16 bits by default"};
+  if (has(op, "self_attn."))
+    return {"self_attn.qkv", "bf16", "attention stays at 16 bits by default"};
   if (has(op, "mlp.experts.")) {
     return {"mlp.experts", "int8", "experts hold most bytes and most time"};
   }
@@ -83,8 +86,9 @@ Status apply_pattern(const Graph& graph, std::vector<PlanUnit>& units, const std
     if (!out.empty()) {
       return Error{ErrorCode::invalid_argument,
                    rule + " pattern '" + pattern + "' matches " + in + " but not " + out,
-                   "quantize", "both belong to unit " + unit.name +
-                                   ", which serving engines load in one format: match all or none"};
+                   "quantize",
+                   "both belong to unit " + unit.name +
+                       ", which serving engines load in one format: match all or none"};
     }
     any = true;
     if (format == "int8" && unit.name == "lm_head" &&

@@ -13,18 +13,18 @@
 namespace nightshift {
 
 struct PlanUnit {
-  std::string name;                    // "layers.0.mlp.experts", "layers.0.self_attn.qkv"
-  std::vector<int> ops;                // the products, indices into Graph::ops, rising
-  int last_op = 0;                     // the op behind which the unit's effect is seen
-  std::vector<int> outputs;            // value ids compared there
-  std::vector<std::string> weights;    // tensor names without ".weight"
-  std::string format = "bf16";         // what the plan gives it: "bf16" or "int8"
-  std::string reason;                  // why, for people
+  std::string name;                  // "layers.0.mlp.experts", "layers.0.self_attn.qkv"
+  std::vector<int> ops;              // the products, indices into Graph::ops, rising
+  int last_op = 0;                   // the op behind which the unit's effect is seen
+  std::vector<int> outputs;          // value ids compared there
+  std::vector<std::string> weights;  // tensor names without ".weight"
+  std::string format = "bf16";       // what the plan gives it: "bf16" or "int8"
+  std::string reason;                // why, for people
 };
 
 struct PlanRules {
-  std::vector<std::string> keep;                  // patterns: stay at 16 bits
-  std::map<std::string, std::string> overrides;   // pattern -> "bf16" | "int8"; win over all else
+  std::vector<std::string> keep;                 // patterns: stay at 16 bits
+  std::map<std::string, std::string> overrides;  // pattern -> "bf16" | "int8"; win over all else
 };
 
 // The units of an unfused graph with the format that the rules give each: experts and dense MLPs

@@ -111,8 +111,8 @@ Result<QualitySpec> quality_spec_from(const Json& params, const std::string& whe
   for (const auto& [name, list] : groups->items()) {
     for (const Json& group : list) {
       if (!group.is_string()) {
-        return Error{ErrorCode::invalid_argument, "groups." + name + " holds something that is no text",
-                     where, ""};
+        return Error{ErrorCode::invalid_argument,
+                     "groups." + name + " holds something that is no text", where, ""};
       }
       spec.groups[name].push_back(group.get<std::string>());
     }

@@ -29,15 +29,15 @@ Result<QualitySpec> quality_spec_from(const Json& params, const std::string& whe
 
 struct GroupScore {
   double accuracy = 0;
-  double standard_error = 0;   // sqrt(p (1 - p) / items)
+  double standard_error = 0;  // sqrt(p (1 - p) / items)
   int items = 0;
   int ties = 0;
 };
 
 struct QualityResult {
-  std::map<std::string, GroupScore> accuracy;    // by task group, and "all"
-  std::map<std::string, double> perplexity;      // by held-out set, and "all"
-  std::map<std::string, double> item_scores;     // item id -> 0, 1 or the share of a tie
+  std::map<std::string, GroupScore> accuracy;  // by task group, and "all"
+  std::map<std::string, double> perplexity;    // by held-out set, and "all"
+  std::map<std::string, double> item_scores;   // item id -> 0, 1 or the share of a tie
 };
 
 // The tie rule above. `scores`: log-likelihood per token of each choice.

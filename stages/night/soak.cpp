@@ -75,7 +75,7 @@ struct SoakResult {
   std::int64_t tokens = 0;
   double elapsed_s = 0;
   std::vector<double> ttft_ms, tpot_ms, e2e_ms;
-  std::vector<std::pair<double, double>> memory;   // requests finished, resident bytes
+  std::vector<std::pair<double, double>> memory;  // requests finished, resident bytes
   std::string first_error;
 };
 
@@ -83,7 +83,10 @@ class Soak {
  public:
   Soak(Engine& engine, const SoakParams& params, const std::vector<TokenId>& stream,
        StageReporter& report)
-      : params_(params), stream_(stream), report_(report), random_(20260101),
+      : params_(params),
+        stream_(stream),
+        report_(report),
+        random_(20260101),
         loop_(engine, {.running_max = params.concurrency}) {}
 
   // Keeps `concurrency` requests in flight until all are finished.
@@ -126,7 +129,7 @@ class Soak {
     std::size_t at = random_() % stream_.size();
     for (int n = 0; n < length; ++n, ++at) request.prompt.push_back(stream_[at % stream_.size()]);
     request.new_tokens_max = draw(params_.output_tokens);
-    request.stop_at_eos = false;   // the length mix is the point
+    request.stop_at_eos = false;  // the length mix is the point
     request.seed = 1;
     return request;
   }
@@ -164,7 +167,8 @@ class Soak {
 
 double percentile(std::vector<double> values, double percent) {
   if (values.empty()) return 0;
-  const auto at = static_cast<std::size_t>(percent / 100.0 * static_cast<double>(values.size() - 1));
+  const auto at =
+      static_cast<std::size_t>(percent / 100.0 * static_cast<double>(values.size() - 1));
   std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(at), values.end());
   return values[at];
 }
@@ -234,8 +238,11 @@ Result<StageEnd> run_soak(const StageContext& context) {
   const SoakResult soak = Soak(*engine, params, stream, context.report).run();
   report_soak(soak, digest, context.report);
 
-  RedLineResult none_failed{"soak_failed", "0 requests", 0,
-                            static_cast<double>(soak.failed + soak.timed_out), false,
+  RedLineResult none_failed{"soak_failed",
+                            "0 requests",
+                            0,
+                            static_cast<double>(soak.failed + soak.timed_out),
+                            false,
                             soak.failed + soak.timed_out == 0,
                             std::to_string(soak.finished) + " requests"};
   if (!soak.first_error.empty()) none_failed.detail += ", first: " + soak.first_error;

@@ -39,7 +39,7 @@ std::map<std::string, double> time_shares(Engine& engine, double total_s) {
     shares[part_of(engine.graph().ops[n])] += times.seconds[n] / total_s;
     in_ops += times.seconds[n];
   }
-  shares["sampling"] = std::max(0.0, total_s - in_ops) / total_s;   // and what lies between the ops
+  shares["sampling"] = std::max(0.0, total_s - in_ops) / total_s;  // and what lies between the ops
   return shares;
 }
 
@@ -61,8 +61,8 @@ Status measure_throughput(Engine& engine, const BenchSpec& bench,
   }
   result.throughput_tok_s = spread_of(rates);
   result.peak_memory_bytes = static_cast<double>(engine.memory().peak());
-  for (MemoryUse use : {MemoryUse::weights, MemoryUse::kv_cache, MemoryUse::activations,
-                        MemoryUse::scratch}) {
+  for (MemoryUse use :
+       {MemoryUse::weights, MemoryUse::kv_cache, MemoryUse::activations, MemoryUse::scratch}) {
     result.memory_bytes[to_string(use)] = static_cast<double>(engine.memory().now(use));
   }
   result.ops = static_cast<double>(engine.graph().ops.size()) + 1;

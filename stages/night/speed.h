@@ -1,5 +1,5 @@
-// P, D and TPOT of a checkpoint, its peak memory, and where the time goes. Knows engines and clocks;
-// must not know tasks.
+// P, D and TPOT of a checkpoint, its peak memory, and where the time goes. Knows engines and
+// clocks; must not know tasks.
 //
 //   P     tokens generated a second at batch x input -> output: batch * output / the time from the
 //         prompts entering the engine to the last token. Tokenising is outside the clock.
@@ -32,10 +32,10 @@ struct SpeedResult {
   Spread ttft_ms;
   Spread tpot_ms;
   double peak_memory_bytes = 0;
-  std::map<std::string, double> memory_bytes;   // by MemoryUse, at the end of P
-  double ops = 0;                               // of one step, sampling included
-  double launches = 0;                          // kernel calls of one decode step
-  std::map<std::string, double> time_share;     // by part, of one run of P
+  std::map<std::string, double> memory_bytes;  // by MemoryUse, at the end of P
+  double ops = 0;                              // of one step, sampling included
+  double launches = 0;                         // kernel calls of one decode step
+  std::map<std::string, double> time_share;    // by part, of one run of P
 };
 
 // `stream`: ids that the prompts are cut from.

@@ -47,7 +47,8 @@ void StageReporter::write(const Report& report) {
 void StageReporter::progress(std::int64_t done, std::int64_t of, const std::string& unit,
                              double rate, const std::string& rate_unit) {
   const std::int64_t now = monotonic_ms();
-  if (done != of && last_progress_ms_ >= 0 && now - last_progress_ms_ < progress_interval_ms) return;
+  if (done != of && last_progress_ms_ >= 0 && now - last_progress_ms_ < progress_interval_ms)
+    return;
   last_progress_ms_ = now;
   write(ProgressReport{done, of, unit, rate, rate_unit});
 }

@@ -39,8 +39,8 @@ class StageReporter {
 
 struct StageContext {
   StageOrder order;
-  std::string out;              // folder of the checkpoint to leave
-  std::string state;            // partial work, kept between attempts
+  std::string out;    // folder of the checkpoint to leave
+  std::string state;  // partial work, kept between attempts
   StageReporter& report;
 
   // The checkpoint that this stage goes on from: that of the first stage it needs.

@@ -49,7 +49,8 @@ class TextModel {
   ChatTemplate template_;
 };
 
-// All chats of a JSONL file, one after the other, as one stream of ids: what benches cut prompts of.
+// All chats of a JSONL file, one after the other, as one stream of ids: what benches cut prompts
+// of.
 Result<std::vector<TokenId>> token_stream(const TextModel& text, const std::string& path);
 // `count` windows of `length` ids, evenly spread over the stream (which wraps around).
 std::vector<std::vector<TokenId>> cut_prompts(const std::vector<TokenId>& stream, int count,

@@ -23,7 +23,7 @@ struct Difference {
 struct Trial {
   const PlanUnit* unit = nullptr;
   ActivationChoice choice;
-  std::map<int, Packed> matrices;   // by op
+  std::map<int, Packed> matrices;  // by op
   Difference difference;
 };
 
@@ -63,8 +63,8 @@ class TrialObserver : public Observer {
   std::vector<float> outputs(const PlanUnit& unit) const {
     std::vector<float> values;
     for (int id : unit.outputs) {
-      const auto width = static_cast<std::size_t>(
-          engine_.graph().values[static_cast<std::size_t>(id)].width);
+      const auto width =
+          static_cast<std::size_t>(engine_.graph().values[static_cast<std::size_t>(id)].width);
       const auto count = static_cast<std::size_t>(engine_.executor().rows(id)) * width;
       const float* from = engine_.executor().value(id);
       values.insert(values.end(), from, from + count);
@@ -85,11 +85,12 @@ class TrialObserver : public Observer {
     engine_.executor().rerun(unit.ops.front(), unit.last_op);
     const std::vector<float> changed = outputs(unit);
     exchange(trial);
-    engine_.executor().rerun(unit.ops.front(), unit.last_op);   // the step goes on at 16 bits
+    engine_.executor().rerun(unit.ops.front(), unit.last_op);  // the step goes on at 16 bits
     for (std::size_t n = 0; n < reference.size(); ++n) {
       const double error = static_cast<double>(changed[n]) - static_cast<double>(reference[n]);
       trial.difference.error += error * error;
-      trial.difference.reference += static_cast<double>(reference[n]) * static_cast<double>(reference[n]);
+      trial.difference.reference +=
+          static_cast<double>(reference[n]) * static_cast<double>(reference[n]);
     }
   }
 
@@ -100,7 +101,8 @@ class TrialObserver : public Observer {
 Status run_probe(Engine& engine, const std::vector<std::vector<std::int32_t>>& probe,
                  const std::function<void(std::int64_t, std::int64_t)>& progress) {
   for (std::size_t n = 0; n < probe.size(); ++n) {
-    NS_TRY_ASSIGN(const SequenceId sequence, engine.cache().open(static_cast<int>(probe[n].size())));
+    NS_TRY_ASSIGN(const SequenceId sequence,
+                  engine.cache().open(static_cast<int>(probe[n].size())));
     StepPacker packer(engine);
     packer.add(sequence, probe[n], probe[n].size() - 1, 0);
     packer.flush();
@@ -170,7 +172,7 @@ Result<std::map<std::string, UnitVerdict>> try_units(
     UnitVerdict& verdict = verdicts[trial.unit->name];
     const double deviation = trial.difference.deviation();
     verdict.tried.emplace_back(trial.choice.name, deviation);
-    if (verdict.format == "int8") continue;   // a bolder choice was good enough
+    if (verdict.format == "int8") continue;  // a bolder choice was good enough
     verdict.deviation = deviation;
     verdict.format = deviation <= limit ? "int8" : "bf16";
     if (verdict.format == "int8") verdict.activation = trial.choice;

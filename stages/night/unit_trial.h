@@ -23,10 +23,10 @@ struct ActivationChoice {
 };
 
 struct UnitVerdict {
-  std::string format;                          // "int8" or, put back, "bf16"
-  ActivationChoice activation;                 // int8
-  double deviation = 0;                        // of what was chosen (int8) or last tried (bf16)
-  std::vector<std::pair<std::string, double>> tried;   // choice -> deviation
+  std::string format;           // "int8" or, put back, "bf16"
+  ActivationChoice activation;  // int8
+  double deviation = 0;         // of what was chosen (int8) or last tried (bf16)
+  std::vector<std::pair<std::string, double>> tried;  // choice -> deviation
 };
 
 // The choices for one unit: `mode` "static" starts with a fixed scale from calibration, "dynamic"

@@ -1,5 +1,5 @@
-// Engine bench on K3-nano: prefill, decode and the mixed batch, op by op and fused; the time of each
-// op kind. Run by ops/bench.sh engine [MODEL_FOLDER]. Ratios are within this one run.
+// Engine bench on K3-nano: prefill, decode and the mixed batch, op by op and fused; the time of
+// each op kind. Run by ops/bench.sh engine [MODEL_FOLDER]. Ratios are within this one run.
 #include <unistd.h>
 
 #include <algorithm>
@@ -102,7 +102,8 @@ void print_ops(Engine& engine, const Shape& shape) {
 // The model with every fusion rule in its plan, beside the original.
 std::string with_fusion(const std::string& model) {
   const std::string folder = (std::filesystem::temp_directory_path() /
-                              ("nightshift-engine-bench-" + std::to_string(::getpid()))).string();
+                              ("nightshift-engine-bench-" + std::to_string(::getpid())))
+                                 .string();
   std::filesystem::create_directories(folder);
   auto meta = read_checkpoint_meta(model);
   if (!meta.ok() || !carry_files(model, folder, Carry::copy).ok()) std::exit(1);

@@ -1,5 +1,5 @@
 // The coordinator without disk and network: what planning, scheduling and the reactor cost.
-#include "bench_night.h"
+#include "tests/bench/bench_night.h"
 
 using namespace nightshift;
 using namespace nightshift::bench;

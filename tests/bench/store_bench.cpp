@@ -2,7 +2,7 @@
 // Usage: store_bench [FOLDER]   (where the file is made; default: the temporary folder)
 #include <filesystem>
 
-#include "bench_night.h"
+#include "tests/bench/bench_night.h"
 #include "coordinator/sqlite_store.h"
 
 using namespace nightshift;

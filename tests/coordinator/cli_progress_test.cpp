@@ -73,7 +73,8 @@ TEST_CASE("progress: a headline and one line a stage") {
 TEST_CASE("progress: no line is wider than the terminal, with and without colour") {
   JobView view = night();
   view.stages[2].name = "量化量化量化量化量化量化量化量化";
-  view.stages[2].waiting_reason = "等待校准完成 because it needs everything that calibrate measures";
+  view.stages[2].waiting_reason =
+      "等待校准完成 because it needs everything that calibrate measures";
   for (std::size_t columns : {20u, 33u, 40u, 79u, 80u, 100u, 200u}) {
     for (bool colour : {false, true}) {
       for (const std::string& line : render_job(view, 1'751'000, {columns, 0, colour})) {

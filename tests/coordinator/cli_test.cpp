@@ -7,8 +7,8 @@
 
 #include "coordinator/cli/commands.h"
 #include "coordinator/sqlite_store.h"
-#include "reactor_world.h"
-#include "server_fixture.h"
+#include "tests/coordinator/reactor_world.h"
+#include "tests/coordinator/server_fixture.h"
 
 using namespace nightshift;
 using namespace nightshift::testing;

@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 
 #include "coordinator/cli/session.h"
-#include "server_fixture.h"
+#include "tests/coordinator/server_fixture.h"
 
 using namespace nightshift;
 using namespace nightshift::testing;

@@ -1,6 +1,6 @@
 #include "coordinator/content_key.h"
 
-#include "reactor_world.h"
+#include "tests/coordinator/reactor_world.h"
 
 using namespace nightshift;
 using nightshift::testing::dag;

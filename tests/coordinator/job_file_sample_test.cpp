@@ -142,7 +142,7 @@ resources: {gpu: 1, memory: 24GiB, temp: /scratch}
         "stages.sensitivity: kind `sensitivity` is not built yet in this version");
   CHECK(result.errors[0].code == ErrorCode::unsupported);
   CHECK(result.errors[1].where == "/jobs/j.yaml:21:3");
-  CHECK(result.warnings.size() == 4);
+  CHECK(result.warnings.size() == 6);
 }
 
 TEST_CASE("job file: the JSON Schema has exactly the keys of the parser") {

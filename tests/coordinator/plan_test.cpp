@@ -1,6 +1,6 @@
 #include "coordinator/plan.h"
 
-#include "reactor_world.h"
+#include "tests/coordinator/reactor_world.h"
 
 using namespace nightshift;
 using nightshift::testing::dag;

@@ -1,6 +1,6 @@
 // Late, doubled and foreign reports; cancel races; the commit protocol interrupted at every step.
 #include "coordinator/reactor.h"
-#include "reactor_world.h"
+#include "tests/coordinator/reactor_world.h"
 
 using namespace nightshift;
 using nightshift::testing::dag;

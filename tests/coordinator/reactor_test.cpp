@@ -1,7 +1,7 @@
 // The life of a job with friendly workers, and every state x event of a stage.
 #include "coordinator/reactor.h"
 
-#include "reactor_world.h"
+#include "tests/coordinator/reactor_world.h"
 
 using namespace nightshift;
 using nightshift::testing::dag;
@@ -216,7 +216,8 @@ TEST_CASE("reactor: a measurement of another device is not taken") {
 TEST_CASE("reactor: people are told once, in the transaction of the change") {
   World world;
   JobSpec spec = dag("a -> b");
-  spec.notify = {{{"done", "failed", "retry"}, "https://x", "", "", ""}, {{"done"}, "", "", "", ""}};
+  spec.notify = {{{"done", "failed", "retry"}, "https://x", "", "", ""},
+                 {{"done"}, "", "", "", ""}};
   const JobId job = world.submit(spec);
   world.hello("box", 1);
   world.complete("box", {job, "a", {1}});

@@ -1,7 +1,7 @@
 // What people see of a job and of the workers.
 #include "coordinator/views.h"
 
-#include "reactor_world.h"
+#include "tests/coordinator/reactor_world.h"
 
 using namespace nightshift;
 using nightshift::testing::dag;

@@ -1,9 +1,10 @@
 // Workers that go and come, restarts of the coordinator, leases, amnesty and the watchdog.
 #include "coordinator/reactor.h"
-#include "reactor_world.h"
+#include "tests/coordinator/reactor_world.h"
 
 using namespace nightshift;
 using nightshift::testing::dag;
+using nightshift::testing::stage_of;
 using nightshift::testing::World;
 
 namespace {
@@ -270,4 +271,93 @@ TEST_CASE("reactor: a worker that cancels by itself has lost the attempt") {
   world.finished("box", {job, "a", {1}}, Outcome::cancelled, "worker is shutting down");
   CHECK(world.states(job) == "a ready");
   CHECK(world.stage(job, "a").attempts[0].outcome == Outcome::lost);
+}
+
+TEST_CASE("reactor: a worker that is told to end costs its stage no retry") {
+  World world;
+  JobSpec spec = dag("a");
+  stage_of(spec, "a").retry.max = 0;
+  const JobId job = world.submit(spec);
+  world.hello("box", 1);
+  world.started("box", {job, "a", {1}});
+  world.finished("box", {job, "a", {1}}, Outcome::cancelled, "worker is shutting down");
+  CHECK(world.states(job) == "a ready");
+  world.hello("box", 1, {}, "again");
+  world.pass(60'000);
+  world.heartbeat("box");
+  world.tick(0);
+  world.finished("box", {job, "a", {2}}, Outcome::crash, "signal 9");
+  CHECK(world.states(job) == "a failed#2");   // its own fault counts as ever
+}
+
+TEST_CASE("reactor: an attempt that is gone when somebody resumes costs no retry") {
+  for (const bool resumed : {false, true}) {
+    World world;
+    JobSpec spec = dag("a");
+    stage_of(spec, "a").retry.max = 0;
+    const JobId job = world.submit(spec);
+    world.hello("box", 1);
+    world.started("box", {job, "a", {1}});
+    world.restart();
+    if (resumed) CHECK(world.resume(job).ok());
+    world.hello("box", 1, {}, "again");   // it holds nothing
+    world.tick(0);
+    CHECK(world.states(job) == (resumed ? "a assigned#2" : "a failed"));
+  }
+}
+
+TEST_CASE("reactor: resume does not wait for a back-off") {
+  World world;
+  JobSpec spec = dag("a");
+  stage_of(spec, "a").retry = {2, 30'000};
+  const JobId job = world.submit(spec);
+  world.hello("box", 1);
+  world.started("box", {job, "a", {1}});
+  world.finished("box", {job, "a", {1}}, Outcome::crash, "signal 9");
+  world.tick(1);
+  CHECK(world.states(job) == "a ready");
+  CHECK(world.resume(job).ok());
+  CHECK(world.states(job) == "a assigned#2");
+}
+
+TEST_CASE("watchdog: memory of the process tree over its limit ends the attempt as oom") {
+  World world;
+  JobSpec spec = dag("a");
+  spec.watchdog.memory_max_bytes = std::int64_t{1} << 30;
+  const JobId job = world.submit(spec);
+  world.hello("box", 1);
+  world.started("box", {job, "a", {1}});
+  AttemptPulse pulse = pulse_of({job, "a", {1}}, 0, 0);
+  pulse.memory_bytes = std::int64_t{1} << 30;
+  world.heartbeat("box", {pulse});
+  world.tick(1);
+  CHECK(world.last_sent<StopAttempt>() == nullptr);  // at the limit is inside
+  pulse.memory_bytes += 1 << 20;
+  world.heartbeat("box", {pulse});
+  world.tick(1);
+  REQUIRE(world.last_sent<StopAttempt>() != nullptr);
+  CHECK(world.last_sent<StopAttempt>()->outcome == Outcome::oom);
+  CHECK(world.last_sent<StopAttempt>()->reason == "holds 1025 MiB, limit 1024 MiB");
+}
+
+TEST_CASE("watchdog: too little disk ends the attempt as disk, unknown is no alarm") {
+  for (const std::int64_t free :
+       {std::int64_t{-1}, std::int64_t{9} << 30, std::int64_t{11} << 30}) {
+    World world;
+    JobSpec spec = dag("a");
+    spec.watchdog.min_disk_free_bytes = std::int64_t{10} << 30;
+    const JobId job = world.submit(spec);
+    world.hello("box", 1);
+    world.started("box", {job, "a", {1}});
+    Heartbeat heartbeat;
+    heartbeat.worker = {"box"};
+    heartbeat.session = world.sessions["box"];
+    heartbeat.server_epoch = world.core().epoch.value;
+    heartbeat.disk_free_bytes = free;
+    heartbeat.attempts = {pulse_of({job, "a", {1}}, 0, 0)};
+    world.run([&](Turn& turn) { on_heartbeat(turn, heartbeat); });
+    world.tick(1);
+    const bool is_stopped = world.last_sent<StopAttempt>() != nullptr;
+    CHECK(is_stopped == (free == std::int64_t{9} << 30));
+  }
 }

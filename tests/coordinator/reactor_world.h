@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "coordinator/reactor_engine.h"
-#include "fake_store.h"
+#include "tests/coordinator/fake_store.h"
 
 namespace nightshift::testing {
 
@@ -170,7 +170,8 @@ class World {
     finished.elapsed_ms = 5;
     finished.log_tail = "last words of " + to_string(ref);
     if (outcome == Outcome::ok) {
-      finished.checkpoint = CheckpointInfo{"/checkpoints/" + to_string(ref), "d" + to_string(ref), 9};
+      finished.checkpoint =
+          CheckpointInfo{"/checkpoints/" + to_string(ref), "d" + to_string(ref), 9};
       finished.metrics = {{"throughput", 12.5, "tok/s", "", ""}};
     }
     return finished;

@@ -1,7 +1,7 @@
 // Starting from what the store has, whatever state that is in.
 #include "coordinator/recovery.h"
 
-#include "reactor_world.h"
+#include "tests/coordinator/reactor_world.h"
 
 using namespace nightshift;
 using nightshift::testing::dag;

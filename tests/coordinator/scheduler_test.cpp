@@ -1,6 +1,6 @@
 #include "coordinator/scheduler.h"
 
-#include "reactor_world.h"
+#include "tests/coordinator/reactor_world.h"
 
 using namespace nightshift;
 using nightshift::testing::dag;
@@ -122,7 +122,8 @@ TEST_CASE("scheduler: every refusal has its reason") {
   resources.cores = 8;
   resources.memory_bytes = std::int64_t{16} << 30;
   world.hello("box", 1, {}, "s1", resources);
-  CHECK(reasons(world, job, "big") == "worker box: needs memory 24.0 GiB, has 16.0 GiB free of 16.0 GiB");
+  CHECK(reasons(world, job, "big") ==
+        "worker box: needs memory 24.0 GiB, has 16.0 GiB free of 16.0 GiB");
   CHECK(reasons(world, job, "labelled") == "worker box: label a100 missing");
   CHECK(reasons(world, job, "wide") == "worker box: needs cores 64, has 8 free of 8");
   CHECK(reasons(world, job, "last") == "worker box: no free slot (of 1)");

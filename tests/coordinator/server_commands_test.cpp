@@ -2,8 +2,8 @@
 
 #include <fstream>
 
-#include "reactor_world.h"
-#include "server_fixture.h"
+#include "tests/coordinator/reactor_world.h"
+#include "tests/coordinator/server_fixture.h"
 
 using namespace nightshift;
 using namespace nightshift::testing;

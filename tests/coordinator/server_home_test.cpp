@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "fake_store.h"
-#include "server_fixture.h"
+#include "tests/coordinator/fake_store.h"
+#include "tests/coordinator/server_fixture.h"
 
 using namespace nightshift;
 using namespace nightshift::testing;

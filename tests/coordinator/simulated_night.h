@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "simulated_things.h"
+#include "tests/coordinator/simulated_things.h"
 
 namespace nightshift::testing {
 

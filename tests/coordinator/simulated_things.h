@@ -7,7 +7,7 @@
 #include <string>
 #include <tuple>
 
-#include "reactor_world.h"
+#include "tests/coordinator/reactor_world.h"
 
 namespace nightshift::testing {
 

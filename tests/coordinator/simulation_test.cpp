@@ -1,5 +1,5 @@
 // Hundreds of simulated nights, and the proof that the simulator can find a bug.
-#include "simulated_night.h"
+#include "tests/coordinator/simulated_night.h"
 
 #include <cstdlib>
 #include <filesystem>
@@ -57,7 +57,8 @@ TEST_CASE("simulation: one worker, one slot, a store that often fails") {
 }
 
 TEST_CASE("simulation: nights on a real database") {
-  std::string folder = (std::filesystem::temp_directory_path() / "nightshift-night-XXXXXX").string();
+  std::string folder =
+      (std::filesystem::temp_directory_path() / "nightshift-night-XXXXXX").string();
   REQUIRE(mkdtemp(folder.data()) != nullptr);
   for (std::uint64_t seed = 2001; seed <= 2010; ++seed) {
     auto store = open_sqlite_store(folder + "/" + std::to_string(seed), {.synchronous_off = true});

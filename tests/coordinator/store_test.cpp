@@ -12,7 +12,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "fake_store.h"
+#include "tests/coordinator/fake_store.h"
 #include "schema/migrations.h"
 
 using namespace nightshift;

@@ -63,7 +63,8 @@ stages:
   quantize: {needs: calibrate, keep: ["*.self_attn.*", "*.mlp.gate", "lm_head"]}
   fuse: {needs: quantize}
   evaluate: {needs: fuse}
-  soak: {needs: evaluate, requests: 60, concurrency: 8, input_tokens: [8, 64], output_tokens: [4, 16]}
+  soak: {needs: evaluate, requests: 60, concurrency: 8, input_tokens: [8, 64],
+         output_tokens: [4, 16]}
 retry: {max: RETRIES, backoff: 200ms}
 )";
 

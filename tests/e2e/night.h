@@ -14,7 +14,7 @@ namespace nightshift::testing {
 
 struct CommandResult {
   int exit_code = -1;
-  std::string out;   // stdout and stderr, as they came
+  std::string out;  // stdout and stderr, as they came
 };
 
 class Night {

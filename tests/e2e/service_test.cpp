@@ -34,10 +34,9 @@ TEST_CASE("e2e: coordinator and two workers by hand, a job from a third terminal
   }
   std::vector<pid_t> workers;
   for (const char* name : {"box1", "box2"}) {
-    workers.push_back(night.start_program(
-        name, "nightshift-worker",
-        {"--access", night.home() + "/access.json", "--root", night.folder() + "/" + name, "--name",
-         name}));
+    workers.push_back(night.start_program(name, "nightshift-worker",
+                                          {"--access", night.home() + "/access.json", "--root",
+                                           night.folder() + "/" + name, "--name", name}));
   }
   // Two sides of a diamond run at the same time only when both workers take one.
   write_shell_job(night,
@@ -92,7 +91,7 @@ TEST_CASE("e2e: check says every mistake of a job file, offline, with line and c
   INFO(check.out);
   CHECK(check.exit_code == 1);
   CHECK(holds(check.out, "bad.yaml:5:"));
-  CHECK(holds(check.out, "quantize"));   // did you mean
+  CHECK(holds(check.out, "quantize"));  // did you mean
   CHECK(holds(check.out, "fuse -> fuse"));
   CHECK(!std::filesystem::exists(night.home() + "/nightshift.db"));
 }
@@ -106,7 +105,7 @@ TEST_CASE("e2e: a second run of the same job reuses every stage and says so") {
   INFO(second.out);
   CHECK(second.exit_code == 0);
   CHECK(holds(second.out, "reused"));
-  CHECK(night.logs().size() == 6);   // nothing ran
+  CHECK(night.logs().size() == 6);  // nothing ran
   const std::string path = second.out.substr(second.out.rfind('\n', second.out.size() - 2) + 1);
   CHECK(holds(path, "report.json"));
 }

@@ -32,7 +32,8 @@ std::vector<float> all_logits(Engine& engine, const std::vector<std::int32_t>& i
   REQUIRE(sequence.ok());
   StepPacker packer(engine, [&](const float* rows, std::span<const std::size_t> tags) {
     for (std::size_t n = 0; n < tags.size(); ++n) {
-      std::copy_n(rows + n * vocab, vocab, logits.begin() + static_cast<std::ptrdiff_t>(tags[n] * vocab));
+      std::copy_n(rows + n * vocab, vocab,
+                  logits.begin() + static_cast<std::ptrdiff_t>(tags[n] * vocab));
     }
   });
   packer.add(*sequence, ids, 0, 0);

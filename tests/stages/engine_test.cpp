@@ -27,9 +27,8 @@ std::vector<std::vector<std::int32_t>> reference_prompts() {
 }  // namespace
 
 TEST_CASE("engine: fused and unfused give the same tokens, by fewer ops") {
-  const CheckpointFolder fused("fused", [](CheckpointMeta& meta) {
-    meta.fusion.rules = fusion_rules();
-  });
+  const CheckpointFolder fused("fused",
+                               [](CheckpointMeta& meta) { meta.fusion.rules = fusion_rules(); });
   EngineOptions options;
   options.precision = kernels::Precision::f32;
   auto with = Engine::load(fused.path(), options);
@@ -99,7 +98,8 @@ TEST_CASE("engine: the account's peak is weights, cache, activations and scratch
   options.kv_tokens = 640;
   auto engine = load_engine(options);
   const MemoryAccount& memory = engine->memory();
-  // Floor: 11.68 M parameters of 2 bytes (the embedding twice: as table and as head, 4096 x 256 x 2).
+  // Floor: 11.68 M parameters of 2 bytes (the embedding twice: as table and as head, 4096 x 256 x
+  // 2).
   CHECK(memory.now(MemoryUse::weights) >= 2u * 11'680'000u);
   CHECK(memory.now(MemoryUse::weights) < 2u * 11'680'000u + 3u * 4096u * 256u);
   // 640 tokens x 6 layers x (k, v) x 2 heads x 64 x 2 bytes.

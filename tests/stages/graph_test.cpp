@@ -1,11 +1,12 @@
 // The op graph, its fusion rules and its memory plan.
+#include "stages/engine/graph.h"
+
 #include <doctest/doctest.h>
 
 #include <set>
 
 #include "stages/engine/arena.h"
 #include "stages/engine/fusion.h"
-#include "stages/engine/graph.h"
 
 using namespace nightshift;
 
@@ -27,7 +28,9 @@ ModelConfig small_moe() {
   return config;
 }
 
-std::string all_bf16(const std::string&) { return "bf16"; }
+std::string all_bf16(const std::string&) {
+  return "bf16";
+}
 
 int count_kind(const Graph& graph, OpKind kind) {
   int count = 0;

@@ -36,16 +36,16 @@ TEST_CASE("int8 rows: the largest value of either sign is reached") {
   const float w[] = {127.5f, -127.5f, 1.0f, 0.5f};
   const Int8Rows rows = quantize_rows(w, 1, 4);
   CHECK(rows.scale[0] == 1.0f);
-  CHECK(rows.values[0] == 127);    // 127.5 rounds to 128, which int8 lacks
+  CHECK(rows.values[0] == 127);  // 127.5 rounds to 128, which int8 lacks
   CHECK(rows.values[1] == -128);
   CHECK(rows.values[2] == 1);
-  CHECK(rows.values[3] == 0);      // half to even
+  CHECK(rows.values[3] == 0);  // half to even
 }
 
 TEST_CASE("bf16: round to nearest even, NaN stays") {
   CHECK(bf16_of(1.0f) == 0x3f80);
-  CHECK(bf16_of(1.00390625f) == 0x3f80);     // exactly between: to even
-  CHECK(bf16_of(1.01171875f) == 0x3f82);     // exactly between: to even
+  CHECK(bf16_of(1.00390625f) == 0x3f80);  // exactly between: to even
+  CHECK(bf16_of(1.01171875f) == 0x3f82);  // exactly between: to even
   CHECK(std::isnan(float_of(bf16_of(std::nanf("")))));
 }
 
@@ -79,13 +79,13 @@ TEST_CASE("plan units: override wins over keep; splitting a unit and typos are r
 
 TEST_CASE("histogram: percentiles of known counts, growth keeps every value") {
   AbsHistogram histogram;
-  histogram.make_room(2048.0f);   // bins of width 1
+  histogram.make_room(2048.0f);  // bins of width 1
   CHECK(histogram.width() == 1.0f);
   for (int b = 0; b < 1000; ++b) histogram.counts()[static_cast<std::size_t>(b)] = 1;
   CHECK(histogram.percentile(50) == 500.0f);
   CHECK(histogram.percentile(99.9) == 999.0f);
   CHECK(histogram.percentile(100) == 1000.0f);
-  histogram.make_room(1e6f);      // merges bins instead of growing without end
+  histogram.make_room(1e6f);  // merges bins instead of growing without end
   CHECK(histogram.total() == 1000);
   CHECK(histogram.counts().size() <= AbsHistogram::bins_max);
   CHECK(histogram.percentile(100) >= 1000.0f);
