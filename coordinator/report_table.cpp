@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t name_columns_max = 28;
 constexpr std::size_t gap = 3;                  // spaces between columns
-constexpr std::size_t deviations_shown = 8;
+constexpr std::size_t values_shown = 8;
 constexpr std::size_t notes_alike_max = 8;      // of one stage with the same beginning
 
 bool is_bytes(const std::string& name) { return name.ends_with("_bytes"); }
@@ -202,11 +202,11 @@ void metric_lists(const JobReport& report, const ReportStyle& style,
   for (const auto& key : order) {
     std::vector<MetricReport>& metrics = lists[key];
     const std::size_t all = metrics.size();
-    // A list by layer is long: the worst are what one looks for.
-    if (key.second.find("deviation") != std::string::npos && all > deviations_shown) {
+    // A list by layer or expert is long: the largest are what one looks for; report.json has all.
+    if (all > values_shown) {
       std::stable_sort(metrics.begin(), metrics.end(),
                        [](const auto& a, const auto& b) { return a.value > b.value; });
-      metrics.resize(deviations_shown);
+      metrics.resize(values_shown);
     }
     std::vector<std::string> parts;
     for (const MetricReport& metric : metrics) parts.push_back(metric_part(metric));
