@@ -2,36 +2,11 @@
 
 #include <cstring>
 
+#include "stages/model_io/float_formats.h"
+
 namespace nightshift {
 
 namespace {
-
-float float_of_bf16(std::uint16_t bits) {
-  const std::uint32_t wide = static_cast<std::uint32_t>(bits) << 16;
-  float value;
-  std::memcpy(&value, &wide, sizeof value);
-  return value;
-}
-
-// IEEE binary16, subnormals, infinities and NaN included.
-float float_of_f16(std::uint16_t bits) {
-  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
-  std::uint32_t exponent = (bits >> 10) & 31u;
-  std::uint32_t mantissa = bits & 0x3ffu;
-  std::uint32_t wide;
-  if (exponent == 31) {
-    wide = sign | 0x7f800000u | (mantissa << 13);
-  } else if (exponent != 0) {
-    wide = sign | ((exponent + 112) << 23) | (mantissa << 13);
-  } else {
-    float value = static_cast<float>(mantissa) * (1.0f / 16777216.0f);
-    std::memcpy(&wide, &value, sizeof wide);
-    wide |= sign;
-  }
-  float value;
-  std::memcpy(&value, &wide, sizeof value);
-  return value;
-}
 
 // Tensors may lie unaligned in foreign files.
 std::vector<float> floats_of(const TensorView& tensor) {

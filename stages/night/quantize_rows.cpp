@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+
+#include "stages/model_io/float_formats.h"
 
 namespace nightshift {
 
@@ -10,20 +11,6 @@ namespace {
 // 2^-126, the least normal number: rows of zeros, or nearly so, keep a finite scale.
 constexpr float least_scale = 1.17549435e-38f;
 }  // namespace
-
-std::uint16_t bf16_of(float value) {
-  std::uint32_t bits;
-  std::memcpy(&bits, &value, sizeof bits);
-  if (std::isnan(value)) return static_cast<std::uint16_t>((bits >> 16) | 0x40u);
-  return static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
-}
-
-float float_of(std::uint16_t bf16_bits) {
-  const std::uint32_t bits = static_cast<std::uint32_t>(bf16_bits) << 16;
-  float value;
-  std::memcpy(&value, &bits, sizeof value);
-  return value;
-}
 
 Int8Rows quantize_rows(const float* w, int n, int k) {
   Int8Rows rows;
@@ -34,8 +21,8 @@ Int8Rows quantize_rows(const float* w, int n, int k) {
     for (int c = 0; c < k; ++c) largest = std::max(largest, std::fabs(row[c]));
     std::uint16_t bits = bf16_of(std::max(largest / 127.5f, least_scale));
     // Rounded up where nearest would leave the largest value out of reach.
-    if (float_of(bits) * 127.5f < largest) ++bits;
-    const float scale = float_of(bits);
+    if (float_of_bf16(bits) * 127.5f < largest) ++bits;
+    const float scale = float_of_bf16(bits);
     rows.scale_bits.push_back(bits);
     rows.scale.push_back(scale);
     std::int8_t* q = rows.values.data() + r * static_cast<std::size_t>(k);

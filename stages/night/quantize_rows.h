@@ -17,8 +17,4 @@ struct Int8Rows {
 };
 Int8Rows quantize_rows(const float* w, int n, int k);
 
-// bfloat16, round to nearest even; NaN stays NaN.
-std::uint16_t bf16_of(float value);
-float float_of(std::uint16_t bf16_bits);
-
 }  // namespace nightshift

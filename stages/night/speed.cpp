@@ -1,7 +1,10 @@
 #include "stages/night/speed.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <memory>
+#include <span>
 
 #include "stages/engine/checkpoint.h"
 #include "stages/engine/engine.h"
@@ -43,19 +46,34 @@ std::map<std::string, double> time_shares(Engine& engine, double total_s) {
   return shares;
 }
 
+struct Timing {
+  double first_s = 0;  // until every sequence has its first token
+  double total_s = 0;
+
+  double per_token_ms(int tokens) const { return (total_s - first_s) * 1e3 / (tokens - 1); }
+};
+
+Result<Timing> time_run(Engine& engine, std::span<const std::vector<TokenId>> prompts,
+                        int new_tokens) {
+  GenerationOptions options;
+  options.new_tokens = new_tokens;
+  Timing timing;
+  const auto begin = Clock::now();
+  NS_TRY(generate_batch(engine, prompts, options, [&] { timing.first_s = seconds_since(begin); }));
+  timing.total_s = seconds_since(begin);
+  return timing;
+}
+
 Status measure_throughput(Engine& engine, const BenchSpec& bench,
                           const std::vector<std::vector<TokenId>>& prompts, StageReporter& report,
                           SpeedResult& result) {
-  GenerationOptions options;
-  options.new_tokens = bench.output_tokens;
   const double tokens = static_cast<double>(bench.batch) * bench.output_tokens;
   std::vector<double> rates;
   const int runs = bench.warmup + bench.repeats;
   for (int run = 0; run < runs; ++run) {
     if (run == bench.warmup) engine.memory().reset_peak();
-    const auto begin = Clock::now();
-    NS_TRY(generate_batch(engine, prompts, options));
-    const double rate = tokens / seconds_since(begin);
+    NS_TRY_ASSIGN(const Timing timing, time_run(engine, prompts, bench.output_tokens));
+    const double rate = tokens / timing.total_s;
     if (run >= bench.warmup) rates.push_back(rate);
     report.progress(run + 1, runs, "runs", rate, "tok/s");
   }
@@ -69,33 +87,49 @@ Status measure_throughput(Engine& engine, const BenchSpec& bench,
   result.launches = static_cast<double>(engine.executor().launches()) + 1;
 
   engine.executor().time_ops(true);
-  const auto begin = Clock::now();
-  NS_TRY(generate_batch(engine, prompts, options));
-  result.time_share = time_shares(engine, seconds_since(begin));
+  NS_TRY_ASSIGN(const Timing timing, time_run(engine, prompts, bench.output_tokens));
+  result.time_share = time_shares(engine, timing.total_s);
   engine.executor().time_ops(false);
   return {};
 }
 
+// At least two tokens, so that there is a time per further token.
+int latency_tokens(const BenchSpec& bench) {
+  return std::max(2, bench.output_tokens);
+}
+
 Status measure_latency(Engine& engine, const BenchSpec& bench, const std::vector<TokenId>& prompt,
                        StageReporter& report, SpeedResult& result) {
-  GenerationOptions options;
-  options.new_tokens = std::max(2, bench.output_tokens);
   std::vector<double> first_ms, per_token_ms;
   const int runs = bench.warmup + bench.repeats;
   for (int run = 0; run < runs; ++run) {
-    const auto begin = Clock::now();
-    double first_s = 0;
-    NS_TRY(generate_batch(engine, {&prompt, 1}, options, [&] { first_s = seconds_since(begin); }));
-    const double total_s = seconds_since(begin);
+    NS_TRY_ASSIGN(const Timing timing, time_run(engine, {&prompt, 1}, latency_tokens(bench)));
     report.progress(run + 1, runs, "runs");
     if (run < bench.warmup) continue;
-    first_ms.push_back(first_s * 1e3);
-    per_token_ms.push_back((total_s - first_s) * 1e3 / (options.new_tokens - 1));
+    first_ms.push_back(timing.first_s * 1e3);
+    per_token_ms.push_back(timing.per_token_ms(latency_tokens(bench)));
   }
   result.ttft_ms = spread_of(first_ms);
   result.tpot_ms = spread_of(per_token_ms);
   return {};
 }
+
+// The figures of one side of a comparison, run by run.
+struct Side {
+  std::unique_ptr<Engine> engine;
+  std::vector<double> rates, first_ms, per_token_ms;
+
+  Status run(const BenchSpec& bench, const std::vector<std::vector<TokenId>>& prompts, bool keep) {
+    NS_TRY_ASSIGN(const Timing batch, time_run(*engine, prompts, bench.output_tokens));
+    NS_TRY_ASSIGN(const Timing one,
+                  time_run(*engine, {&prompts.front(), 1}, latency_tokens(bench)));
+    if (!keep) return {};
+    rates.push_back(static_cast<double>(bench.batch) * bench.output_tokens / batch.total_s);
+    first_ms.push_back(one.first_s * 1e3);
+    per_token_ms.push_back(one.per_token_ms(latency_tokens(bench)));
+    return {};
+  }
+};
 
 }  // namespace
 
@@ -121,6 +155,28 @@ Result<SpeedResult> measure_speed(const std::string& checkpoint, const BenchSpec
   NS_TRY_ASSIGN(auto engine, load_for(checkpoint, bench, bench.batch));
   NS_TRY(measure_throughput(*engine, bench, prompts, report, result));
   return result;
+}
+
+Result<std::array<SpeedFigures, 2>> compare_speed(const std::array<std::string, 2>& checkpoints,
+                                                  const BenchSpec& bench,
+                                                  const std::vector<TokenId>& stream,
+                                                  StageReporter& report) {
+  const auto prompts = cut_prompts(stream, bench.batch, bench.input_tokens);
+  std::array<Side, 2> sides;
+  for (std::size_t n = 0; n < 2; ++n) {
+    NS_TRY_ASSIGN(sides[n].engine, load_for(checkpoints[n], bench, bench.batch));
+  }
+  const int runs = bench.warmup + bench.repeats;
+  for (int run = 0; run < runs; ++run) {
+    for (Side& side : sides) NS_TRY(side.run(bench, prompts, run >= bench.warmup));
+    report.progress(run + 1, runs, "runs");
+  }
+  std::array<SpeedFigures, 2> figures;
+  for (std::size_t n = 0; n < 2; ++n) {
+    figures[n] = {spread_of(sides[n].rates), spread_of(sides[n].first_ms),
+                  spread_of(sides[n].per_token_ms)};
+  }
+  return figures;
 }
 
 void report_speed(const SpeedResult& speed, const std::string& digest, StageReporter& report,

@@ -10,8 +10,10 @@
 // `warmup` runs are left out; each figure is the median of `repeats`, with its least and greatest.
 #pragma once
 
+#include <array>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "schema/job_spec.h"
 #include "schema/result.h"
@@ -41,6 +43,19 @@ struct SpeedResult {
 // `stream`: ids that the prompts are cut from.
 Result<SpeedResult> measure_speed(const std::string& checkpoint, const BenchSpec& bench,
                                   const std::vector<TokenId>& stream, StageReporter& report);
+
+// P, D and TPOT of two checkpoints side by side: both are loaded, and each run of the one is
+// followed by a run of the other, so that what slows the machine meanwhile slows both. What
+// relative red lines are judged on. Needs the memory of both.
+struct SpeedFigures {
+  Spread throughput_tok_s;
+  Spread ttft_ms;
+  Spread tpot_ms;
+};
+Result<std::array<SpeedFigures, 2>> compare_speed(const std::array<std::string, 2>& checkpoints,
+                                                  const BenchSpec& bench,
+                                                  const std::vector<TokenId>& stream,
+                                                  StageReporter& report);
 
 // Puts the figures into `numbers` and reports them as metrics of model `digest`.
 void report_speed(const SpeedResult& speed, const std::string& digest, StageReporter& report,

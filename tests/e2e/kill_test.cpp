@@ -49,18 +49,7 @@ void check_finished(Night& night, const std::map<std::string, int>& done_before,
   CHECK(night.wait(pid, 30) == 0);
 }
 
-}  // namespace
-
-TEST_CASE("e2e: kill -9 of a stage; resume finishes, nothing finished runs again") {
-  Night night(0);
-  const pid_t run = night.start("run", {"run", night.job_file()});
-  night.wait_for("quantize", "running", 120);
-  const auto done_before = attempts_of_done(night);
-  const pid_t stage = night.stage_pid();
-  REQUIRE(stage > 0);
-  ::kill(stage, SIGKILL);
-  CHECK(night.wait(run, 60) == 1);
-  CHECK(night.output("run").find("nightshift resume 1") != std::string::npos);
+void resume_and_check(Night& night, const std::map<std::string, int>& done_before) {
   const auto logs_before = night.logs();
   const CommandResult resume = night.nightshift({"resume", "1"});
   INFO(resume.out);
@@ -68,21 +57,23 @@ TEST_CASE("e2e: kill -9 of a stage; resume finishes, nothing finished runs again
   check_finished(night, done_before, logs_before);
 }
 
-TEST_CASE("e2e: kill -9 of the worker; its stage dies with it, resume finishes") {
-  Night night(0);
-  const pid_t run = night.start("run", {"run", night.job_file()});
-  night.wait_for("calibrate", "running", 120);
-  const auto done_before = attempts_of_done(night);
-  const pid_t worker = night.worker_pid();
-  REQUIRE(worker > 0);
-  ::kill(worker, SIGKILL);
-  CHECK(night.wait(run, 120) == 1);
-  CHECK(night.stage_pid() == -1);
-  const auto logs_before = night.logs();
-  const CommandResult resume = night.nightshift({"resume", "1"});
-  INFO(resume.out);
-  CHECK(resume.exit_code == 0);
-  check_finished(night, done_before, logs_before);
+}  // namespace
+
+TEST_CASE("e2e: kill -9 of a stage or of its worker; resume finishes, nothing runs twice") {
+  for (const bool is_worker : {false, true}) {
+    CAPTURE(is_worker);
+    Night night(0);
+    const pid_t run = night.start("run", {"run", night.job_file()});
+    night.wait_for(is_worker ? "calibrate" : "quantize", "running", 120);
+    const auto done_before = attempts_of_done(night);
+    const pid_t victim = is_worker ? night.worker_pid() : night.stage_pid();
+    REQUIRE(victim > 0);
+    ::kill(victim, SIGKILL);
+    CHECK(night.wait(run, 120) == 1);
+    CHECK(night.output("run").find("nightshift resume 1") != std::string::npos);
+    CHECK(night.stage_pid() == -1);  // a stage dies with its worker
+    resume_and_check(night, done_before);
+  }
 }
 
 TEST_CASE("e2e: kill -9 of the coordinator and of run; resume finishes") {
@@ -101,11 +92,7 @@ TEST_CASE("e2e: kill -9 of the coordinator and of run; resume finishes") {
   }
   CHECK(night.worker_pid() == -1);
   CHECK(night.stage_pid() == -1);
-  const auto logs_before = night.logs();
-  const CommandResult resume = night.nightshift({"resume", "1"});
-  INFO(resume.out);
-  CHECK(resume.exit_code == 0);
-  check_finished(night, done_before, logs_before);
+  resume_and_check(night, done_before);
 }
 
 TEST_CASE("e2e: kill -9 of the coordinator alone; run starts another, the stage goes on") {

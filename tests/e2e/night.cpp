@@ -51,6 +51,7 @@ constexpr const char* job_text = R"(name: small-night
 model: {path: MODEL}
 bench: {batch: 4, input_tokens: 64, output_tokens: 16, warmup: 5, repeats: 3}
 red_lines:
+  throughput_tok_s: ">= 0.1x"
   accuracy_drop: {all_groups: 50%}
   token_match: ">= 50%"
 evaluation:

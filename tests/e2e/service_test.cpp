@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 
 #include "tests/e2e/night.h"
 
@@ -22,6 +23,32 @@ void write_shell_job(const Night& night, const std::string& stages) {
       << "name: shell\nmodel: {path: " << std::filesystem::absolute("jobs/models/k3-nano").string()
       << "}\nretry: {max: 0}\nstages:\n"
       << stages;
+}
+
+std::string last_line(std::string text) {
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  return text.substr(text.rfind('\n') + 1);
+}
+
+// The file that a run names last: a row for each of the six stages, every number there.
+void check_report(const std::string& path) {
+  std::ifstream file(path);
+  REQUIRE_MESSAGE(file.good(), path);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  auto report = parse_json(text, path);
+  REQUIRE(report.ok());
+  REQUIRE(report->at("checkpoints").size() == 6);
+  for (const Json& row : report->at("checkpoints")) {
+    CAPTURE(row.at("stage"));
+    for (const char* number : {"throughput_tok_s", "ttft_ms", "tpot_ms", "peak_memory_bytes",
+                               "size_bytes", "token_match", "ops", "launches"}) {
+      CHECK_MESSAGE(row.at(number).get<double>() > 0, number);
+    }
+    CHECK(row.at("accuracy").size() == 4);    // three groups and all
+    CHECK(row.at("perplexity").size() == 2);  // one set and all
+  }
+  REQUIRE(report->at("red_lines").size() == 4);
+  for (const Json& line : report->at("red_lines")) CHECK(line.at("pass") == true);
 }
 
 }  // namespace
@@ -96,16 +123,16 @@ TEST_CASE("e2e: check says every mistake of a job file, offline, with line and c
   CHECK(!std::filesystem::exists(night.home() + "/nightshift.db"));
 }
 
-TEST_CASE("e2e: a second run of the same job reuses every stage and says so") {
+TEST_CASE("e2e: a night leaves report.json without a blank or a zero; a second one reuses it all") {
   Night night(0);
   const CommandResult first = night.nightshift({"run", night.job_file()});
   INFO(first.out);
   REQUIRE(first.exit_code == 0);
+  check_report(last_line(first.out));
   const CommandResult second = night.nightshift({"run", night.job_file()});
   INFO(second.out);
   CHECK(second.exit_code == 0);
   CHECK(holds(second.out, "reused"));
   CHECK(night.logs().size() == 6);  // nothing ran
-  const std::string path = second.out.substr(second.out.rfind('\n', second.out.size() - 2) + 1);
-  CHECK(holds(path, "report.json"));
+  check_report(last_line(second.out));
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <random>
 
+#include "stages/model_io/float_formats.h"
 #include "stages/night/calibration.h"
 #include "stages/night/plan_units.h"
 #include "stages/night/quality.h"
@@ -27,7 +28,7 @@ TEST_CASE("int8 rows: every value within half a step, scales finite, extremes in
       CHECK(std::isfinite(scale));
       CHECK(scale > 0);
       CHECK(std::fabs(static_cast<float>(rows.values[n]) * scale - w[n]) <= 0.5001f * scale);
-      CHECK(float_of(rows.scale_bits[n / 33]) == scale);
+      CHECK(float_of_bf16(rows.scale_bits[n / 33]) == scale);
     }
   }
 }
@@ -46,7 +47,17 @@ TEST_CASE("bf16: round to nearest even, NaN stays") {
   CHECK(bf16_of(1.0f) == 0x3f80);
   CHECK(bf16_of(1.00390625f) == 0x3f80);  // exactly between: to even
   CHECK(bf16_of(1.01171875f) == 0x3f82);  // exactly between: to even
-  CHECK(std::isnan(float_of(bf16_of(std::nanf("")))));
+  CHECK(std::isnan(float_of_bf16(bf16_of(std::nanf("")))));
+}
+
+TEST_CASE("float16: the format's landmarks") {
+  CHECK(float_of_f16(0x3c00) == 1.0f);
+  CHECK(float_of_f16(0xc000) == -2.0f);
+  CHECK(float_of_f16(0x7bff) == 65504.0f);
+  CHECK(float_of_f16(0x0001) == std::ldexp(1.0f, -24));   // least subnormal
+  CHECK(float_of_f16(0x03ff) == std::ldexp(1023.0f, -24));
+  CHECK(std::isinf(float_of_f16(0x7c00)));
+  CHECK(std::isnan(float_of_f16(0x7e00)));
 }
 
 TEST_CASE("plan units: experts int8, attention and router at 16 bits") {
