@@ -38,7 +38,6 @@ class Engine {
   const Graph& graph() const { return graph_; }
   const FusionReport& fusion() const { return fusion_; }
   const EngineOptions& options() const { return options_; }
-  const std::string& digest() const { return digest_; }
   const char* backend_name() const { return backend_->name; }
   const kernels::Backend& backend() const { return *backend_; }
   kernels::Context& context() { return *context_; }
@@ -66,7 +65,6 @@ class Engine {
   MemoryAccount memory_;
   ModelConfig config_;
   CheckpointMeta meta_;
-  std::string digest_;
   std::unique_ptr<WeightFiles> files_;  // let go after packing
   Graph graph_;
   FusionReport fusion_;

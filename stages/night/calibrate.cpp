@@ -209,16 +209,17 @@ Result<StageEnd> run_calibrate(const StageContext& context) {
   CheckpointMeta meta = engine->meta();
   meta.calibration_digest = hash_bytes(json);
   meta.stage = context.order.stage;
-  context.report.metric("model", 1, "", engine->digest());
+  NS_TRY_ASSIGN(const std::string digest, model_digest(context.out, meta));
+  context.report.metric("model", 1, "", digest);
   context.report.metric("calibration_samples", static_cast<double>(calibration.samples), "samples",
-                        engine->digest());
+                        digest);
   context.report.metric("calibration_tokens", static_cast<double>(calibration.tokens), "tokens",
-                        engine->digest());
+                        digest);
   for (const auto& [group, count] : calibration.samples_by_group) {
     context.report.metric("calibration_samples_of", static_cast<double>(count), "samples",
-                          engine->digest(), group);
+                          digest, group);
   }
-  report_experts(calibration, context.report, engine->digest());
+  report_experts(calibration, context.report, digest);
   NS_TRY(write_checkpoint_meta(context.out, meta));
   return StageEnd::ok;
 }

@@ -11,22 +11,22 @@ namespace nightshift {
 Result<MeasurementRecord*> measure_checkpoint(const StageContext& context, const TextModel& text,
                                               const QualitySpec& spec, MeasureWhat what,
                                               CheckpointMeta& meta) {
-  NS_TRY_ASSIGN(auto engine, load_for_scoring(context.out));
-  const std::string digest = engine->digest();
-  const std::int64_t vocab_size = engine->config().vocab_size;
+  NS_TRY_ASSIGN(const std::string digest, model_digest(context.out, meta));
   context.report.metric("model", 1, "", digest);
   meta.stage = context.order.stage;
   meta.measurements.push_back({context.order.kind, digest, {}});
   Measurement& numbers = meta.measurements.back().numbers;
 
   if (what.quality) {
+    // Let go before speed is measured: its memory must not stand beside the one that is measured.
+    NS_TRY_ASSIGN(auto engine, load_for_scoring(context.out));
     NS_TRY_ASSIGN(const QualityResult quality,
                   measure_quality(*engine, text, spec, context.report));
     report_quality(quality, digest, context.report, numbers);
   }
-  engine.reset();  // its memory must not stand beside the one that is measured
   if (what.speed) {
-    NS_TRY_ASSIGN(const auto stream, bench_stream(text, spec, vocab_size));
+    NS_TRY_ASSIGN(const ModelConfig config, load_model_config(context.out));
+    NS_TRY_ASSIGN(const auto stream, bench_stream(text, spec, config.vocab_size));
     NS_TRY_ASSIGN(const SpeedResult speed,
                   measure_speed(context.out, context.order.bench, stream, context.report));
     report_speed(speed, digest, context.report, numbers);

@@ -172,12 +172,11 @@ Result<CheckpointMeta> quantize_weights(const StageContext& context, const std::
                           params.deviation_limit, probe, [&](std::int64_t done, std::int64_t of) {
                             context.report.progress(done, of, "samples");
                           }));
+  NS_TRY_ASSIGN(const std::string digest, model_digest(input, engine->meta()));
   settle_plan(engine->graph(), units, verdicts, params.deviation_limit, meta, context.report,
-              engine->digest());
+              digest);
   context.report.phase("writing weights", 120);
-  const CheckpointMeta plain = engine->meta();
-  const Weights source(files, plain);
-  NS_TRY(write_weights(files, source, meta, context.out, context.report));
+  NS_TRY(write_weights(files, weights, meta, context.out, context.report));
   return meta;
 }
 

@@ -232,7 +232,7 @@ Result<StageEnd> run_soak(const StageContext& context) {
   const std::int64_t longest = params.input_tokens.greatest + params.output_tokens.greatest;
   options.kv_tokens = params.concurrency * (longest + meta.kv.block_tokens);
   NS_TRY_ASSIGN(auto engine, Engine::load(context.out, options));
-  const std::string digest = engine->digest();
+  NS_TRY_ASSIGN(const std::string digest, model_digest(context.out, meta));
   context.report.metric("model", 1, "", digest);
   context.report.phase("soak");
   const SoakResult soak = Soak(*engine, params, stream, context.report).run();
