@@ -44,6 +44,10 @@ void Writer::names(const char* key, const std::vector<std::string>& value, std::
   for (const std::string& item : value) array.push_back(to_utf8(item));
 }
 
+void Writer::integers(const char* key, const std::vector<int>& value, std::int64_t, std::int64_t) {
+  out_[key] = value;
+}
+
 void Writer::stage_names(const char* key, const std::vector<std::string>& value) {
   names(key, value);
 }
@@ -258,6 +262,20 @@ void Reader::names(const char* key, std::vector<std::string>& value, std::size_t
   for (const Json& item : *found) {
     if (!is_text(key, item, bytes_max)) return;
     value.push_back(item.get_ref<const std::string&>());
+  }
+}
+
+void Reader::integers(const char* key, std::vector<int>& value, std::int64_t min,
+                      std::int64_t max) {
+  value.clear();
+  const Json* found = find_array(key);
+  if (!found) return;
+  for (const Json& item : *found) {
+    const bool whole = item.is_number_integer();
+    if (!whole || item.get<std::int64_t>() < min || item.get<std::int64_t>() > max) {
+      return refuse(key, "holds something else than " + range_text(min, max));
+    }
+    value.push_back(item.get<int>());
   }
 }
 

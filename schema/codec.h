@@ -57,6 +57,8 @@ class Writer {
   void names(const char* key, const std::vector<std::string>& value,
              std::size_t bytes_max = wire::name_bytes_max);
   void stage_names(const char* key, const std::vector<std::string>& value);
+  void integers(const char* key, const std::vector<int>& value, std::int64_t min,
+                std::int64_t max);
   void text_map(const char* key, const std::map<std::string, std::string>& value,
                 std::size_t bytes_max = path_bytes_max);
   void number_map(const char* key, const std::map<std::string, double>& value);
@@ -134,6 +136,7 @@ class Reader {
   void names(const char* key, std::vector<std::string>& value,
              std::size_t bytes_max = wire::name_bytes_max);
   void stage_names(const char* key, std::vector<std::string>& value);
+  void integers(const char* key, std::vector<int>& value, std::int64_t min, std::int64_t max);
   void text_map(const char* key, std::map<std::string, std::string>& value,
                 std::size_t bytes_max = path_bytes_max);
   void number_map(const char* key, std::map<std::string, double>& value);

@@ -64,8 +64,10 @@ void fields(A& a, codec::Ref<A, RedLineResult> m) {
 template <class A>
 void fields(A& a, codec::Ref<A, ResourceSpec> m) {
   a.integer("gpu", m.gpu, 0, codec::count_max);
+  a.may_miss().integer("gpu_share_percent", m.gpu_share_percent, 0, 99);
   a.integer("memory_bytes", m.memory_bytes);
   a.integer("cores", m.cores, 0, codec::count_max);
+  a.may_miss().flag("exclusive", m.exclusive);
   a.names("labels", m.labels);
   a.text("temp", m.temp, codec::path_bytes_max);
 }
@@ -133,6 +135,7 @@ void fields(A& a, codec::Ref<A, WorkerResources> m) {
   a.integer("memory_bytes", m.memory_bytes);
   a.names("labels", m.labels);
   a.text("device_class", m.device_class);
+  a.integer("disk_quota_bytes", m.disk_quota_bytes);
 }
 
 template <class A>
@@ -146,6 +149,7 @@ void fields(A& a, codec::Ref<A, AttemptPulse> m) {
   a.text("phase", m.phase);
   a.integer("quiet_left_ms", m.quiet_left_ms);
   a.optional("progress", m.progress);
+  a.flag("preparing", m.preparing);
 }
 
 }  // namespace nightshift

@@ -26,9 +26,11 @@ struct BenchSpec {
 
 // What a stage needs of a worker. 0 = does not matter.
 struct ResourceSpec {
-  int gpu = 0;
+  int gpu = 0;                       // whole devices
+  int gpu_share_percent = 0;         // or this much of one device, others may have the rest
   std::int64_t memory_bytes = 0;
   int cores = 0;
+  bool exclusive = false;            // nothing else runs on the worker meanwhile
   std::vector<std::string> labels;   // the worker must have all of them
   std::string temp;                  // TMPDIR for stages; empty: the worker's own
 };

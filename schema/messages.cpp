@@ -16,7 +16,8 @@ constexpr std::array<const char*, std::variant_size_v<Message>> message_names = 
     "stop_attempt",        "assign_refused",  "log_request",
     "log_chunk",           "worker_shutdown", "submit_job",
     "job_submitted",       "command",         "command_reply",
-    "error_reply"};
+    "error_reply",         "input_read",      "checkpoint_read",
+    "checkpoint_chunk",    "drop_checkpoint", "checkpoint_dropped"};
 
 constexpr std::size_t log_tail_bytes_max = 8 * 1024;
 
@@ -70,6 +71,7 @@ void fields(A& a, Ref<A, AssignAttempt> m) {
   a.prose("retry_reason", m.retry_reason);
   a.object("watchdog", m.watchdog);
   a.integer("wall_limit_ms", m.wall_limit_ms);
+  a.integers("gpu_devices", m.gpu_devices, 0, codec::count_max);
 }
 
 template <class A>
@@ -131,6 +133,48 @@ void fields(A& a, Ref<A, StopAttempt> m) {
 template <class A>
 void fields(A& a, Ref<A, AssignRefused> m) {
   a.object("ref", m.ref);
+  a.prose("reason", m.reason);
+  a.flag("input_missing", m.input_missing);
+}
+
+template <class A>
+void fields(A& a, Ref<A, InputRead> m) {
+  a.integer("request", m.request);
+  a.object("ref", m.ref);
+  a.stage_name("input", m.input);
+  a.text("file", m.file, codec::path_bytes_max);
+  a.integer("offset", m.offset);
+  a.integer("bytes_max", m.bytes_max, 1, wire::chunk_bytes_max);
+}
+
+template <class A>
+void fields(A& a, Ref<A, CheckpointRead> m) {
+  a.integer("request", m.request);
+  a.object("ref", m.ref);
+  a.text("file", m.file, codec::path_bytes_max);
+  a.integer("offset", m.offset);
+  a.integer("bytes_max", m.bytes_max, 1, wire::chunk_bytes_max);
+}
+
+template <class A>
+void fields(A& a, Ref<A, CheckpointChunk> m) {
+  a.integer("request", m.request);
+  a.integer("offset", m.offset);
+  a.integer("size", m.size);
+  a.bytes("bytes", m.bytes, static_cast<std::size_t>(wire::chunk_bytes_max));
+  a.prose("error", m.error);
+  a.flag("retryable", m.retryable);
+}
+
+template <class A>
+void fields(A& a, Ref<A, DropCheckpoint> m) {
+  a.object("ref", m.ref);
+}
+
+template <class A>
+void fields(A& a, Ref<A, CheckpointDropped> m) {
+  a.object("ref", m.ref);
+  a.flag("ok", m.ok);
   a.prose("reason", m.reason);
 }
 

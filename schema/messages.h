@@ -32,6 +32,7 @@ inline constexpr std::size_t body_bytes_max = 64u << 20;
 inline constexpr std::size_t text_bytes_max = 16u << 20;   // a spec, a reply
 inline constexpr std::size_t name_bytes_max = 256;
 inline constexpr std::size_t list_items_max = 100'000;
+inline constexpr std::int64_t chunk_bytes_max = 4 << 20;   // a piece of a checkpoint
 }  // namespace wire
 
 // What a worker can give.
@@ -42,6 +43,7 @@ struct WorkerResources {
   std::int64_t memory_bytes = 0;
   std::vector<std::string> labels;
   std::string device_class;          // "cpu-avx512", "sm_90": part of content keys of measurements
+  std::int64_t disk_quota_bytes = 0;  // for its checkpoints, its own and fetched ones; 0: no limit
 };
 
 // An attempt that a worker holds: running, or finished and not yet acknowledged.
@@ -71,6 +73,8 @@ struct AttemptPulse {
   std::string phase;
   std::int64_t quiet_left_ms = 0;         // rest of a declared quiet phase
   std::optional<ProgressReport> progress;
+  // Its inputs are being fetched, and the order can still be refused: nothing runs yet.
+  bool preparing = false;
 };
 struct Heartbeat {
   WorkerId worker;
@@ -124,6 +128,33 @@ struct LogChunk {
 struct AssignRefused {
   AttemptRef ref;
   std::string reason;
+  bool input_missing = false;             // an input could not be fetched: nobody's failure
+};
+// A worker without the checkpoint of `input` (a stage that `ref` needs) asks for a piece of one of
+// its files. The coordinator asks the worker that has it (CheckpointRead) and passes the answer on.
+// The asker bounds what is under way: so many requests are its credit.
+struct InputRead {
+  std::int64_t request = 0;
+  AttemptRef ref;                         // the attempt that wants it
+  std::string input;
+  std::string file;                       // relative, as the manifest names it; "manifest.json"
+  std::int64_t offset = 0;
+  std::int64_t bytes_max = 1 << 20;
+};
+// The answer to both: `bytes` of the file from `offset`; fewer than asked only at its end.
+struct CheckpointChunk {
+  std::int64_t request = 0;
+  std::int64_t offset = 0;
+  std::int64_t size = 0;                  // of the whole file
+  std::string bytes;
+  std::string error;                      // not empty: it could not be read
+  bool retryable = false;                 // of the error: its worker may come back
+};
+// The answer to DropCheckpoint: it is gone from the disk, or why not.
+struct CheckpointDropped {
+  AttemptRef ref;
+  bool ok = false;
+  std::string reason;
 };
 
 // ---- coordinator -> worker ------------------------------------------------------------------
@@ -144,6 +175,7 @@ struct AssignAttempt {
   std::string retry_reason;
   WatchdogSpec watchdog;
   std::int64_t wall_limit_ms = 0;
+  std::vector<int> gpu_devices;           // which of the worker's devices it may use
 };
 // End it, with this class and reason. Also for attempts that the worker should not have.
 struct StopAttempt {
@@ -168,6 +200,17 @@ struct LogRequest {
 };
 struct WorkerShutdown {
   std::string reason;
+};
+struct CheckpointRead {
+  std::int64_t request = 0;
+  AttemptRef ref;                         // the attempt that made the checkpoint
+  std::string file;
+  std::int64_t offset = 0;
+  std::int64_t bytes_max = 0;
+};
+// Collected under the disk quota: remove checkpoints/JOB/STAGE.N. Sent again until answered.
+struct DropCheckpoint {
+  AttemptRef ref;
 };
 
 // ---- CLI <-> coordinator --------------------------------------------------------------------
@@ -205,7 +248,8 @@ using Message =
     std::variant<WorkerHello, WorkerWelcome, Heartbeat, AssignAttempt, AttemptStarted,
                  AttemptFinished, CommitCheckpoint, CheckpointCommitted, AttemptAcknowledged,
                  StopAttempt, AssignRefused, LogRequest, LogChunk, WorkerShutdown, SubmitJob,
-                 JobSubmitted, Command, CommandReply, ErrorReply>;
+                 JobSubmitted, Command, CommandReply, ErrorReply, InputRead, CheckpointRead,
+                 CheckpointChunk, DropCheckpoint, CheckpointDropped>;
 
 struct Frames {
   std::string head;     // magic + version

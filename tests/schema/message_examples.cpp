@@ -22,6 +22,7 @@ AttemptPulse example_pulse() {
   pulse.phase = "loading";
   pulse.quiet_left_ms = 4000;
   pulse.progress = ProgressReport{17, 1024, "samples", 12.5, "tok/s"};
+  pulse.preparing = true;
   return pulse;
 }
 
@@ -32,7 +33,7 @@ WorkerHello example_hello() {
   hello.host = "gpu-box";
   hello.pid = 4321;
   hello.software = "0.1.0";
-  hello.resources = {2, 1, 16, 128 * gib, {"h200", "nvme"}, "sm_90"};
+  hello.resources = {2, 1, 16, 128 * gib, {"h200", "nvme"}, "sm_90", 9 * gib};
   hello.held = {{example_ref(), true}, {{JobId{4}, "soak", AttemptNumber{1}}, false}};
   return hello;
 }
@@ -67,6 +68,7 @@ AssignAttempt example_assign() {
   assign.retry_reason = "attempt 1: oom";
   assign.watchdog = {1000, 2000, gib, 9 * gib, WatchdogMode::warn};
   assign.wall_limit_ms = 3'600'000;
+  assign.gpu_devices = {0, 3};
   return assign;
 }
 
@@ -105,7 +107,7 @@ JobSpec example_spec() {
   spec.night = {"22:00", "07:00", "Asia/Shanghai"};
   spec.watchdog = {1000, 2000, gib, 9 * gib, WatchdogMode::log};
   spec.retry = {4, 1234};
-  spec.resources = {1, 24 * gib, 8, {"h200"}, "/scratch"};
+  spec.resources = {1, 0, 24 * gib, 8, true, {"h200"}, "/scratch"};
   spec.notify = {{{"done", "failed"}, "https://example.org/hook", "", "", ""},
                  {{"retry"}, "", "notify-send", "ops@example.org", "smtp://mail"}};
   spec.priority = -3;
@@ -122,7 +124,7 @@ JobSpec example_spec() {
   script.environment = {{"A", "b"}};
   script.wall_limit_ms = 1;
   script.expected_ms = 2;
-  script.resources = {2, gib, 1, {"x"}, "/t"};
+  script.resources = {0, 50, gib, 1, false, {"x"}, "/t"};
   script.retry = {0, 0};
   spec.stages = {baseline, script};
   return spec;
@@ -140,7 +142,7 @@ std::vector<Message> message_examples() {
       CheckpointCommitted{example_ref(), true, "it was there"},
       AttemptAcknowledged{example_ref(), false},
       StopAttempt{example_ref(), Outcome::hung, "no progress for 10 min"},
-      AssignRefused{example_ref(), "no free slot"},
+      AssignRefused{example_ref(), "no free slot", true},
       LogRequest{41, example_ref(), -100, 4096},
       LogChunk{41, example_ref(), 100, 4196, std::string("raw \xff\x00 bytes", 12), "short"},
       WorkerShutdown{"going home"},
@@ -149,6 +151,11 @@ std::vector<Message> message_examples() {
       Command{42, "status", R"({"job":3})"},
       CommandReply{42, R"({"jobs":[]})"},
       ErrorReply{42, "not_found", "no job 9", "message command", "nightshift status lists them"},
+      InputRead{7, example_ref(), "calibrate", "model.safetensors", 1 << 20, 4096},
+      CheckpointRead{8, example_ref(), "manifest.json", 0, 4096},
+      CheckpointChunk{7, 1 << 20, 5 << 20, std::string("\x00\xff", 2), "is away", true},
+      DropCheckpoint{example_ref()},
+      CheckpointDropped{example_ref(), false, "in use"},
   };
 }
 

@@ -25,7 +25,7 @@ constexpr Pinned pinned[] = {
     {2, "worker_welcome", "heartbeat_ms lease_ms server_epoch"},
     {3, "heartbeat", "attempts disk_free_bytes server_epoch session temp_free_bytes worker"},
     {4, "assign_attempt",
-     "command environment input_digests order ref retry_reason server_epoch temp wall_limit_ms "
+     "command environment gpu_devices input_digests order ref retry_reason server_epoch temp wall_limit_ms "
      "watchdog"},
     {5, "attempt_started", "log_path pid ref"},
     {6, "attempt_finished",
@@ -35,7 +35,7 @@ constexpr Pinned pinned[] = {
     {8, "checkpoint_committed", "ok reason ref"},
     {9, "attempt_acknowledged", "accepted ref"},
     {10, "stop_attempt", "outcome reason ref"},
-    {11, "assign_refused", "reason ref"},
+    {11, "assign_refused", "input_missing reason ref"},
     {12, "log_request", "bytes_max offset ref request"},
     {13, "log_chunk", "bytes error offset ref request size"},
     {14, "worker_shutdown", "reason"},
@@ -44,6 +44,11 @@ constexpr Pinned pinned[] = {
     {17, "command", "arguments_json request verb"},
     {18, "command_reply", "body_json request"},
     {19, "error_reply", "code hint request what where"},
+    {20, "input_read", "bytes_max file input offset ref request"},
+    {21, "checkpoint_read", "bytes_max file offset ref request"},
+    {22, "checkpoint_chunk", "bytes error offset request retryable size"},
+    {23, "drop_checkpoint", "ref"},
+    {24, "checkpoint_dropped", "ok reason ref"},
 };
 
 Json body_of(const Message& message) {
@@ -278,7 +283,7 @@ TEST_CASE("messages: the frames around the body are checked") {
   CHECK_FALSE(decode(good.head, "", good.body).ok());
   CHECK_FALSE(decode(good.head, "\x07\x07", good.body).ok());
   CHECK_FALSE(decode(good.head, std::string(1, '\0'), good.body).ok());
-  CHECK(mentions(decode(good.head, "\x14", good.body), "unknown message number 20"));
+  CHECK(mentions(decode(good.head, "\x19", good.body), "unknown message number 25"));
   CHECK(mentions(decode(good.head, "\xff", good.body), "unknown message number 255"));
   const std::string large(wire::body_bytes_max + 1, '\xc0');
   CHECK(mentions(decode(good.head, good.number, large), "the most is 67108864"));
