@@ -36,11 +36,16 @@ void leave_ready(Core& core, const Job& job, StageAt at, const Stage& stage) {
   if (level->second.empty()) core.ready.erase(level);
 }
 
+bool is_reusable(const Stage& stage) {
+  return has_result(stage.state) && !stage.key.empty() && stage.result &&
+         stage.result->checkpoint && !stage.result->checkpoint->collected;
+}
+
 void enter_state(Core& core, const Job& job, StageAt at, const Stage& stage,
                  std::int64_t mono_ms) {
   if (stage.state == StageState::ready) enter_ready(core, job, at, stage, mono_ms);
   if (is_active(stage.state)) core.users[job.user].active += 1;
-  if (has_result(stage.state) && !stage.key.empty()) core.done_by_key[stage.key].insert(at);
+  if (is_reusable(stage)) core.done_by_key[stage.key].insert(at);
 }
 
 void leave_state(Core& core, const Job& job, StageAt at, const Stage& stage) {
@@ -54,6 +59,27 @@ void leave_state(Core& core, const Job& job, StageAt at, const Stage& stage) {
     if (same == core.done_by_key.end()) return;
     same->second.erase(at);
     if (same->second.empty()) core.done_by_key.erase(same);
+  }
+}
+
+// How much of each device an attempt has: all of each, or its share of one.
+int percent_of(const ResourceSpec& resources) {
+  return resources.gpu > 0 ? 100 : resources.gpu_share_percent;
+}
+
+void count_use(Worker& worker, HeldSlot& slot, int sign) {
+  worker.used_slots += sign;
+  worker.used_cores += sign * slot.resources.cores;
+  worker.used_memory_bytes += sign * slot.resources.memory_bytes;
+  worker.used_exclusively += slot.resources.exclusive ? sign : 0;
+  const int percent = percent_of(slot.resources);
+  if (percent > 0 && slot.gpu_devices.empty()) {
+    for (int device = 0; device < worker.resources.gpu; ++device) slot.gpu_devices.push_back(device);
+  }
+  for (const int device : slot.gpu_devices) {
+    const auto place = static_cast<std::size_t>(device);
+    if (worker.used_gpu_percent.size() <= place) worker.used_gpu_percent.resize(place + 1);
+    worker.used_gpu_percent[place] += sign * percent;
   }
 }
 
@@ -147,8 +173,9 @@ void replace_spec(Core& core, JobId id, JobSpec spec, std::int64_t mono_ms) {
 int intern_shape(Core& core, const ResourceSpec& resources) {
   std::vector<std::string> labels = resources.labels;
   std::sort(labels.begin(), labels.end());
-  const std::string text = fmt::format("{} {} {} {}", resources.gpu, resources.memory_bytes,
-                                       resources.cores, fmt::join(labels, "\n"));
+  const std::string text = fmt::format(
+      "{} {} {} {} {} {}", resources.gpu, resources.gpu_share_percent, resources.memory_bytes,
+      resources.cores, resources.exclusive, fmt::join(labels, "\n"));
   const auto [found, added] =
       core.shape_ids.emplace(text, static_cast<int>(core.shapes.size()));
   if (added) core.shapes.push_back(resources);
@@ -195,6 +222,20 @@ void end_back_off(Core& core, StageAt at, std::int64_t mono_ms) {
   enter_ready(core, job, at, stage, mono_ms);
 }
 
+void mark_collected(Core& core, const AttemptRef& made_by, const std::string& key) {
+  const auto mark = [&](StageAt at) {
+    Stage& stage = stage_at(core, at);
+    if (!stage.result || stage.result->from != made_by || !stage.result->checkpoint) return false;
+    stage.result->checkpoint->collected = true;
+    return true;
+  };
+  if (const auto owner = find_stage(core, made_by.stage_ref())) mark(*owner);
+  const auto same = core.done_by_key.find(key);
+  if (same == core.done_by_key.end()) return;
+  std::erase_if(same->second, mark);
+  if (same->second.empty()) core.done_by_key.erase(same);
+}
+
 void count_end(Stage& stage, Outcome outcome, std::int64_t progress_done) {
   stage.ended[static_cast<std::size_t>(outcome)] += 1;
   if (outcome == Outcome::lost || progress_done < 0) return;
@@ -206,23 +247,19 @@ void count_end(Stage& stage, Outcome outcome, std::int64_t progress_done) {
   }
 }
 
-void hold_slot(Worker& worker, const AttemptRef& ref, const ResourceSpec& resources) {
+void hold_slot(Worker& worker, const AttemptRef& ref, const ResourceSpec& resources,
+               std::vector<int> gpu_devices) {
   HeldSlot slot;
   slot.resources = resources;
-  if (!worker.held.emplace(ref, std::move(slot)).second) return;
-  worker.used_slots += 1;
-  worker.used_gpu += resources.gpu;
-  worker.used_cores += resources.cores;
-  worker.used_memory_bytes += resources.memory_bytes;
+  slot.gpu_devices = std::move(gpu_devices);
+  const auto [held, added] = worker.held.emplace(ref, std::move(slot));
+  if (added) count_use(worker, held->second, 1);
 }
 
 void release_slot(Worker& worker, const AttemptRef& ref) {
   const auto found = worker.held.find(ref);
   if (found == worker.held.end()) return;
-  worker.used_slots -= 1;
-  worker.used_gpu -= found->second.resources.gpu;
-  worker.used_cores -= found->second.resources.cores;
-  worker.used_memory_bytes -= found->second.resources.memory_bytes;
+  count_use(worker, found->second, -1);
   worker.held.erase(found);
 }
 

@@ -37,6 +37,7 @@ struct Checkpoint {
   CheckpointInfo info;
   WorkerId worker;                  // on whose disk
   std::string device_class;         // on what it was measured
+  bool collected = false;           // under the disk quota: its numbers stay, its files do not
 };
 
 // What a done, reused or measured stage shows. A reused stage shows another attempt's.
@@ -61,6 +62,9 @@ struct AttemptRecord {
   std::int64_t ended_ms = 0;
   std::int64_t elapsed_ms = 0;
   std::int64_t progress_done = -1;
+  std::int64_t checkpoint_bytes = -1;   // it left one, on its worker's disk; -1: none
+  bool collected = false;               // which is gone, or about to go
+  bool excused = false;                 // its end costs no retry
 };
 
 struct Stage {
@@ -72,6 +76,7 @@ struct Stage {
   std::string reuse_reason;
   std::string no_reuse_reason;      // live: why an equal result was not taken
   bool no_reuse = false;
+  bool pinned = false;              // somebody asked to keep its checkpoint
   std::optional<StageResult> result;
   std::vector<AttemptRecord> attempts;            // oldest first
   std::array<int, all_outcomes.size()> ended{};   // by outcome, attempts after base_attempt
@@ -122,6 +127,7 @@ struct LiveAttempt {
 // keeps its slot until its process is gone.
 struct HeldSlot {
   ResourceSpec resources;
+  std::vector<int> gpu_devices;             // which ones; unknown counts as all
   bool stopping = false;                    // no longer current
   StopAttempt stop;
   std::int64_t stop_since_mono_ms = 0;
@@ -147,11 +153,19 @@ struct Worker {
   std::int64_t last_word_wall_ms = 0;
   std::int64_t disk_free_bytes = -1;
   std::int64_t temp_free_bytes = -1;
+  bool over_quota_told = false;
   std::map<AttemptRef, HeldSlot> held;
   int used_slots = 0;
-  int used_gpu = 0;
+  std::vector<int> used_gpu_percent;        // of each device
   int used_cores = 0;
+  int used_exclusively = 0;                 // held attempts that want the worker for themselves
   std::int64_t used_memory_bytes = 0;
+};
+
+// A checkpoint that was collected, until its worker says that it is gone.
+struct DropOrder {
+  WorkerId worker;
+  std::int64_t told_mono_ms = -1;           // the last DropCheckpoint; -1: never
 };
 
 // Fair order between users: fewest active stages first, then whose turn is longest ago.
@@ -176,6 +190,8 @@ struct Core {
   std::map<JobId, std::string> quarantined;             // jobs whose rows make no sense, and why
   std::map<std::string, JobId> requests;                // of submits, so that each counts once
   std::set<std::string> refusals_told;                  // live: each refused report is one event
+  std::map<AttemptRef, DropOrder> dropping;             // checkpoints that a worker shall remove
+  bool collect_due = false;                             // live: a disk may be over its quota
   std::uint64_t outbox_ids = 0;                         // live: given since this epoch began
   std::map<std::string, OutboxRow> outbox;              // pending
   std::int64_t amnesty_until_mono_ms = 0;
@@ -221,11 +237,15 @@ bool release_delayed(Core& core, std::int64_t mono_ms);
 // A ready stage that waits for its back-off may be placed now.
 void end_back_off(Core& core, StageAt at, std::int64_t mono_ms);
 
+// Its files are about to go: no stage takes it as an equal result any more.
+void mark_collected(Core& core, const AttemptRef& made_by, const std::string& key);
+
 // Counts the end of an attempt against the budgets: its class, and whether it came further than the
 // ones before. (A lost worker says nothing about the stage; without progress nothing is judged.)
 void count_end(Stage& stage, Outcome outcome, std::int64_t progress_done);
 
-void hold_slot(Worker& worker, const AttemptRef& ref, const ResourceSpec& resources);
+void hold_slot(Worker& worker, const AttemptRef& ref, const ResourceSpec& resources,
+               std::vector<int> gpu_devices = {});
 void release_slot(Worker& worker, const AttemptRef& ref);
 
 // Empty when all is well; else what is broken, one line each. Tests call it after every handler.

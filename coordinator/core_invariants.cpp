@@ -103,9 +103,13 @@ void check_places(const Core& core, const Job& job, StageAt at, const Named& nam
       broken.push_back(
           fmt::format("{}: {} without a checkpoint", name.text(), to_string(stage.state)));
     }
+    const bool collected = stage.result && stage.result->checkpoint &&
+                           stage.result->checkpoint->collected;
     const auto same = core.done_by_key.find(stage.key);
-    if (same == core.done_by_key.end() || !same->second.contains(at)) {
-      broken.push_back(fmt::format("{}: its key is not in the index", name.text()));
+    const bool indexed = same != core.done_by_key.end() && same->second.contains(at);
+    if (indexed == collected) {
+      broken.push_back(fmt::format("{}: its key is {} the index", name.text(),
+                                   indexed ? "still in" : "not in"));
     }
   }
   const auto live = core.live.find(at);
@@ -131,12 +135,16 @@ void check_places(const Core& core, const Job& job, StageAt at, const Named& nam
 }
 
 void check_worker(const Core& core, const Worker& worker, Broken& broken) {
-  int slots = 0, gpu = 0, cores = 0, current = 0;
+  int slots = 0, cores = 0, exclusive = 0, current = 0;
+  std::map<int, int> gpu;
   std::int64_t memory = 0;
   for (const auto& [ref, slot] : worker.held) {
     slots += 1;
-    gpu += slot.resources.gpu;
+    for (const int device : slot.gpu_devices) {
+      gpu[device] += slot.resources.gpu > 0 ? 100 : slot.resources.gpu_share_percent;
+    }
     cores += slot.resources.cores;
+    exclusive += slot.resources.exclusive ? 1 : 0;
     memory += slot.resources.memory_bytes;
     if (slot.stopping) continue;
     current += 1;
@@ -147,8 +155,12 @@ void check_worker(const Core& core, const Worker& worker, Broken& broken) {
                                    worker.name.value, to_string(ref)));
     }
   }
-  if (slots != worker.used_slots || gpu != worker.used_gpu || cores != worker.used_cores ||
-      memory != worker.used_memory_bytes) {
+  bool gpu_agrees = true;
+  for (std::size_t i = 0; i < worker.used_gpu_percent.size(); ++i) {
+    gpu_agrees = gpu_agrees && worker.used_gpu_percent[i] == gpu[static_cast<int>(i)];
+  }
+  if (slots != worker.used_slots || !gpu_agrees || cores != worker.used_cores ||
+      exclusive != worker.used_exclusively || memory != worker.used_memory_bytes) {
     broken.push_back(fmt::format("worker {}: its use is not the sum of what it holds",
                                  worker.name.value));
   }

@@ -40,6 +40,7 @@ struct ReactorOptions {
   std::int64_t stop_repeat_ms = 10'000;
   std::int64_t stop_forget_ms = 30'000;     // a stopped attempt that no heartbeat lists any more
   std::int64_t commit_repeat_ms = 10'000;
+  std::int64_t drop_repeat_ms = 30'000;
   std::int64_t backoff_max_ms = 10 * 60'000;
   int stalled_restarts_max = 3;             // then Outcome::no_progress
   SchedulerOptions scheduler;
@@ -92,6 +93,8 @@ struct ResumeRequest {
   std::string from;         // empty: what failed
 };
 Result<std::vector<ResumeStep>> on_resume(Turn& turn, const ResumeRequest& request);
+// A pinned stage's checkpoint is never collected under the disk quota. `stage` empty: all of them.
+Status on_pin(Turn& turn, JobId job, const std::string& stage, bool pinned);
 
 // ---- workers --------------------------------------------------------------------------------
 // A heartbeat is answered with WorkerWelcome: a worker that sees another epoch than the one it was
@@ -104,6 +107,7 @@ void on_attempt_started(Turn& turn, const Sender& sender, const AttemptStarted& 
 void on_attempt_finished(Turn& turn, const Sender& sender, const AttemptFinished& report);
 void on_checkpoint_committed(Turn& turn, const Sender& sender, const CheckpointCommitted& report);
 void on_assign_refused(Turn& turn, const Sender& sender, const AssignRefused& report);
+void on_checkpoint_dropped(Turn& turn, const Sender& sender, const CheckpointDropped& report);
 // The worker says goodbye or its connection is known to be dead: as if its lease had run out.
 void on_worker_lost(Turn& turn, const WorkerId& worker, const std::string& why);
 

@@ -121,9 +121,10 @@ void on_assign_refused(Turn& turn, const Sender& sender, const AssignRefused& re
     return;
   }
   stage->refused_by.insert(sender.worker);
-  end_badly(turn, at,
-            {Outcome::lost, fmt::format("refused by {}: {}", sender.worker.value, report.reason),
-             nullptr});
+  AttemptEnd end{Outcome::lost,
+                 fmt::format("refused by {}: {}", sender.worker.value, report.reason), nullptr};
+  end.excused = report.input_missing;
+  end_badly(turn, at, end);
 }
 
 }  // namespace nightshift

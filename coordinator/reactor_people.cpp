@@ -104,7 +104,7 @@ void replace_job_spec(Turn& turn, const ResumeRequest& request) {
   turn.effects.changes.push_back(std::move(replaced));
 }
 
-void assign(Turn& turn, StageAt at, Worker& worker) {
+void assign(Turn& turn, StageAt at, Worker& worker, const std::vector<int>& gpu_devices) {
   Job& job = turn.core.jobs.at(at.job);
   Stage& stage = job.stages[at.index];
   const AttemptNumber before = stage.attempt;
@@ -120,9 +120,10 @@ void assign(Turn& turn, StageAt at, Worker& worker) {
   live.ref = attempt_of(turn.core, at);
   live.worker = worker.name;
   live.assigned_mono_ms = turn.now.mono_ms;
-  hold_slot(worker, live.ref, job.spec.stages[at.index].resources);
+  hold_slot(worker, live.ref, job.spec.stages[at.index].resources, gpu_devices);
   turn.effects.changes.push_back(
-      AttemptAdded{live.ref, worker.name.value, record.device_class, record.assigned_ms});
+      AttemptAdded{live.ref, worker.name.value, record.device_class, record.assigned_ms,
+                   gpu_devices});
   move_stage(turn, at, StageEvent::assign, before);
   turn.core.live.insert_or_assign(at, std::move(live));
   turn.core.users[job.user].last_turn = ++turn.core.turns;
@@ -236,7 +237,7 @@ void on_schedule(Turn& turn) {
         continue;
       }
       Worker* worker = find_worker(turn.core, next.worker);
-      if (worker != nullptr) assign(turn, next.stage, *worker);
+      if (worker != nullptr) assign(turn, next.stage, *worker, next.gpu_devices);
     }
   }
 }

@@ -105,6 +105,8 @@ void send_order(Turn& turn, StageAt at) {
   assign.retry_reason = job.stages[at.index].retry_reason;
   assign.watchdog = job.spec.watchdog;
   assign.wall_limit_ms = spec.wall_limit_ms;
+  const auto held = worker->held.find(live.ref);
+  if (held != worker->held.end()) assign.gpu_devices = held->second.gpu_devices;
   live.asked_mono_ms = turn.now.mono_ms;
   send_to(turn, *worker, std::move(assign));
 }

@@ -36,6 +36,7 @@ AttemptRow attempt_row(const AttemptRef& ref, const AttemptRecord& record) {
   row.reason = record.reason;
   row.log_path = record.log_path;
   row.log_tail = record.log_tail;
+  row.excused = record.excused;
   return row;
 }
 
@@ -85,6 +86,7 @@ StageRow stage_row(const Core& core, StageAt at, Now now) {
   row.retry_reason = stage.retry_reason;
   row.reuse_reason = stage.reuse_reason;
   row.no_reuse = stage.no_reuse;
+  row.pinned = stage.pinned;
   if (stage.not_before_mono_ms > now.mono_ms) {
     row.not_before_ms = now.wall_ms + (stage.not_before_mono_ms - now.mono_ms);
   }
@@ -179,7 +181,8 @@ void close_attempt(Turn& turn, StageAt at, const AttemptEnd& end, bool keeps_slo
   record.elapsed_ms = elapsed_of(live, end, turn.now);
   if (live.pulse && live.pulse->progress) record.progress_done = live.pulse->progress->done;
   if (end.report != nullptr) record.log_tail = end.report->log_tail;
-  count_end(stage, end.outcome, record.progress_done);
+  record.excused = end.excused;
+  if (!end.excused) count_end(stage, end.outcome, record.progress_done);
 
   AttemptRow row = attempt_row(live.ref, record);
   if (end.report != nullptr) {
@@ -189,7 +192,11 @@ void close_attempt(Turn& turn, StageAt at, const AttemptEnd& end, bool keeps_slo
     row.notes = end.report->notes;
     if (end.outcome == Outcome::ok) row.checkpoint = end.report->checkpoint;
     StageResult result{live.ref, std::nullopt, row.metrics, row.red_lines, row.notes};
-    if (row.checkpoint) result.checkpoint = {*row.checkpoint, record.worker, record.device_class};
+    if (row.checkpoint) {
+      result.checkpoint = {*row.checkpoint, record.worker, record.device_class};
+      record.checkpoint_bytes = row.checkpoint->bytes;
+      turn.core.collect_due = true;
+    }
     const bool measured = !row.metrics.empty() || !row.red_lines.empty() || !row.notes.empty();
     if (row.checkpoint || measured) stage.result = std::move(result);
   }
@@ -211,26 +218,26 @@ void end_well(Turn& turn, StageAt at, const AttemptFinished& report) {
   update_job_state(turn, at.job);
 }
 
-void end_badly(Turn& turn, StageAt at, const AttemptEnd& end) {
+void end_badly(Turn& turn, StageAt at, AttemptEnd end) {
   const Job& job = turn.core.jobs.at(at.job);
   Stage& stage = stage_at(turn.core, at);
+  // Three losses are nobody's fault and cost no retry: the worker was told to end, the attempt was
+  // gone before somebody resumed the job, and an input lies with a worker that is away.
+  const bool at_once = stage.excused == stage.attempt;   // somebody waits for it
+  const bool excused = end.outcome == Outcome::lost &&
+                       (end.excused || end.report != nullptr || at_once);
+  end.excused = excused;
   close_attempt(turn, at, end);
   const AttemptRecord& record = stage.attempts.back();
   if (end.outcome == Outcome::lost) turn.core.counters.attempts_lost += 1;
 
   const RetrySpec& retry = retry_of(turn.core, at);
-  // Two losses are nobody's fault and cost no retry: the worker was told to end, and the attempt
-  // was gone before somebody resumed the job.
-  const bool excused = end.outcome == Outcome::lost &&
-                       (end.report != nullptr || stage.excused == record.number);
-  if (excused) stage.ended[static_cast<std::size_t>(Outcome::lost)] -= 1;
   const int ends = excused ? 0 : ended_with(stage, end.outcome);
   const bool stalled = stage.stalled_restarts >= turn.options.stalled_restarts_max;
   const std::string said = fmt::format("{}: {}", to_string(end.outcome), end.reason);
   if (is_retryable(end.outcome) && ends <= retry.max && !stalled) {
-    const bool at_once = excused && stage.excused == record.number;   // somebody waits for it
     const std::int64_t pause =
-        at_once ? 0 : backoff_ms(retry, ends, turn.options.backoff_max_ms);
+        excused && at_once ? 0 : backoff_ms(retry, ends, turn.options.backoff_max_ms);
     stage.retry_reason = said;
     stage.not_before_mono_ms = turn.now.mono_ms + pause;
     move_stage(turn, at, StageEvent::retry);

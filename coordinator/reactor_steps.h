@@ -33,13 +33,14 @@ struct AttemptEnd {
   Outcome outcome = Outcome::error;
   std::string reason;
   const AttemptFinished* report = nullptr;   // when its worker told
+  bool excused = false;                      // lost, and nobody's fault: costs no retry
 };
 // Closes the attempt row and record, and frees the slot unless `keeps_slot`. Not the stage.
 void close_attempt(Turn& turn, StageAt at, const AttemptEnd& end, bool keeps_slot = false);
 // The attempt ended with a committed checkpoint: the stage is done.
 void end_well(Turn& turn, StageAt at, const AttemptFinished& report);
 // The attempt ended otherwise: another one is allowed or the stage has failed.
-void end_badly(Turn& turn, StageAt at, const AttemptEnd& end);
+void end_badly(Turn& turn, StageAt at, AttemptEnd end);
 
 // The live attempt that a report is about, or nullptr when the report is not to be believed: the
 // stage is not active, another attempt is current, or another worker has it.
@@ -61,6 +62,9 @@ void send_order(Turn& turn, StageAt at);
 void send_acknowledgement(Turn& turn, const Worker& worker, const AttemptRef& ref, bool accepted);
 // Any message of a worker's current session is a sign of life. nullptr: not its current session.
 Worker* note_word(Turn& turn, const WorkerId& worker, const std::string& session);
+
+// Looks after disk quotas; part of on_tick.
+void collect_checkpoints(Turn& turn);
 
 // Outbox rows for everybody who wants to hear of `event`.
 void notify(Turn& turn, const Job& job, const std::string& event, const std::string& text);

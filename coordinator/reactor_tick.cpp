@@ -114,7 +114,8 @@ void check_wall_limit(Turn& turn, StageAt at, LiveAttempt& live) {
 // The answer to an order is missing: asked again, then given up. The slot stays taken until the
 // worker shows that it does not have it.
 void check_order(Turn& turn, StageAt at, LiveAttempt& live) {
-  const std::int64_t waited_ms = turn.now.mono_ms - live.assigned_mono_ms;
+  const std::int64_t heard_mono_ms = std::max(live.assigned_mono_ms, live.pulse_mono_ms);
+  const std::int64_t waited_ms = turn.now.mono_ms - heard_mono_ms;
   if (waited_ms > turn.options.assign_give_up_ms) {
     const AttemptRef ref = live.ref;
     const WorkerId name = live.worker;
@@ -193,6 +194,7 @@ void on_tick(Turn& turn) {
   check_leases(turn);
   check_attempts(turn);
   repeat_stops(turn);
+  collect_checkpoints(turn);
   if (release_delayed(turn.core, turn.now.mono_ms)) turn.effects.schedule = true;
   // A night window may have opened, a stage may have waited long enough for a reservation.
   if (!turn.core.ready.empty()) turn.effects.schedule = true;

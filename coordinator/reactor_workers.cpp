@@ -38,12 +38,13 @@ void lose_attempt(Turn& turn, const WorkerId& worker, const AttemptRef& ref,
 }
 
 // The worker lists it, so it goes on. Clocks start anew: nothing was heard of it meanwhile.
-void attach(Turn& turn, StageAt at, LiveAttempt& live, bool finished) {
+void attach(Turn& turn, StageAt at, LiveAttempt& live, const HeldAttempt& held) {
   live.suspected = false;
   live.pulse.reset();
   live.pulse_mono_ms = turn.now.mono_ms;
+  if (held.preparing) return;
   if (live.started_mono_ms < 0) live.started_mono_ms = turn.now.mono_ms;
-  if (finished) return;   // its end is reported next
+  if (held.finished) return;   // its end is reported next
   mark_started(turn, at, live, "");
   tell(turn, at.job, fmt::format("event=attempt_attached stage={} attempt={} worker={}",
                                  spec_at(turn.core, at).name, live.ref.attempt.value,
@@ -52,14 +53,14 @@ void attach(Turn& turn, StageAt at, LiveAttempt& live, bool finished) {
 
 // What the coordinator believes that this worker holds, against what it says.
 void compare_held(Turn& turn, Worker& worker, const WorkerHello& hello, bool same_session) {
-  std::map<AttemptRef, bool> listed;
-  for (const HeldAttempt& held : hello.held) listed.emplace(held.ref, held.finished);
+  std::map<AttemptRef, HeldAttempt> listed;
+  for (const HeldAttempt& held : hello.held) listed.emplace(held.ref, held);
   for (const AttemptRef& ref : held_refs(worker)) {
     const auto said = listed.find(ref);
     StageAt at;
     LiveAttempt* live = current_attempt(turn, worker.name, ref, &at);
     if (live == nullptr) {
-      if (said == listed.end() || said->second) release_slot(worker, ref);
+      if (said == listed.end() || said->second.finished) release_slot(worker, ref);
     } else if (said != listed.end()) {
       attach(turn, at, *live, said->second);
     } else if (same_session && stage_at(turn.core, at).state == StageState::assigned) {
@@ -70,10 +71,10 @@ void compare_held(Turn& turn, Worker& worker, const WorkerHello& hello, bool sam
                    fmt::format("worker {} came back without it", worker.name.value));
     }
   }
-  for (const auto& [ref, finished] : listed) {
+  for (const auto& [ref, held] : listed) {
     if (current_attempt(turn, worker.name, ref) != nullptr) continue;
-    refuse_report(turn, worker.name, ref, finished ? "held, finished" : "held, running");
-    if (finished) {
+    refuse_report(turn, worker.name, ref, held.finished ? "held, finished" : "held, running");
+    if (held.finished) {
       send_acknowledgement(turn, worker, ref, false);
     } else {
       stop_zombie(turn, worker, ref);
@@ -96,9 +97,11 @@ void take_pulse(Turn& turn, Worker& worker, const AttemptPulse& pulse) {
     stop_zombie(turn, worker, pulse.ref);
     return;
   }
-  mark_started(turn, at, *live, "");
+  live->suspected = false;
   live->pulse = pulse;
   live->pulse_mono_ms = turn.now.mono_ms;
+  if (pulse.preparing) return;   // it fetches its inputs: that is an answer, and no start
+  mark_started(turn, at, *live, "");
   live->started_mono_ms = turn.now.mono_ms - pulse.elapsed_ms;
 }
 
@@ -143,6 +146,7 @@ void on_worker_hello(Turn& turn, const WorkerHello& hello) {
                                worker.pid, worker.resources.slots, worker.resources.gpu));
   }
   compare_held(turn, worker, hello, same_session);
+  turn.core.collect_due = true;
   turn.effects.schedule = true;
 }
 

@@ -49,6 +49,9 @@ Result<AttemptRecord> make_record(const AttemptRow& row) {
   record.ended_ms = row.ended_ms;
   record.elapsed_ms = row.elapsed_ms;
   record.progress_done = row.progress_done;
+  if (row.checkpoint) record.checkpoint_bytes = row.checkpoint->bytes;
+  record.collected = !row.checkpoint_state.empty();
+  record.excused = row.excused;
   if (!row.outcome.empty()) {
     record.outcome = outcome_from(row.outcome);
     if (!record.outcome) {
@@ -64,7 +67,10 @@ Result<AttemptRecord> make_record(const AttemptRow& row) {
 
 StageResult make_result(const AttemptRow& row) {
   StageResult result{row.ref, std::nullopt, row.metrics, row.red_lines, row.notes};
-  if (row.checkpoint) result.checkpoint = {*row.checkpoint, {row.worker}, row.device_class};
+  if (row.checkpoint) {
+    result.checkpoint = {*row.checkpoint, {row.worker}, row.device_class,
+                         !row.checkpoint_state.empty()};
+  }
   return result;
 }
 
@@ -133,6 +139,7 @@ class Rebuilder {
     stage.retry_reason = row.retry_reason;
     stage.reuse_reason = row.reuse_reason;
     stage.no_reuse = row.no_reuse;
+    stage.pinned = row.pinned;
     stage.ready_mono_ms = now_.mono_ms;
     constexpr std::int64_t backoff_ms_max = 10 * 60'000;   // a clock that was set cannot stall it
     const std::int64_t left = std::clamp<std::int64_t>(
@@ -142,7 +149,7 @@ class Rebuilder {
     if (attempts != rows_.attempts.end()) {
       for (const AttemptRow* attempt : attempts->second) {
         NS_TRY_ASSIGN(AttemptRecord record, make_record(*attempt));
-        if (record.outcome && record.number > stage.base_attempt) {
+        if (record.outcome && record.number > stage.base_attempt && !record.excused) {
           count_end(stage, *record.outcome, record.progress_done);
         }
         stage.attempts.push_back(std::move(record));
@@ -225,7 +232,9 @@ class Rebuilder {
     worker.name = live.worker;
     worker.state = WorkerState::unknown;
     worker.last_word_mono_ms = now_.mono_ms;
-    hold_slot(worker, live.ref, spec_at(core_, at).resources);
+    const auto row = rows_.by_ref.find(live.ref);
+    hold_slot(worker, live.ref, spec_at(core_, at).resources,
+              row == rows_.by_ref.end() ? std::vector<int>() : row->second->gpu_devices);
     core_.live.emplace(at, std::move(live));
   }
 
@@ -258,6 +267,9 @@ Recovered recover_core(const StoredState& stored, ServerEpoch epoch, std::int64_
   for (const JobRow& row : stored.jobs) rebuilder.rebuild_job(row, recovered.warnings);
   for (const EventRow& row : stored.events) {
     if (Job* job = find_job(core, row.job)) job->events.push_back(row);
+  }
+  for (const AttemptRow& row : stored.attempts) {
+    if (row.checkpoint_state == "dropping") core.dropping[row.ref] = {WorkerId{row.worker}};
   }
   for (const OutboxRow& row : stored.outbox) core.outbox.emplace(row.id, row);
   return recovered;

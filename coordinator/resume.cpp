@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <set>
+
 #include "coordinator/content_key.h"
 
 namespace nightshift {
@@ -15,10 +17,20 @@ class Planner {
   Planner(const Job& job, const JobSpec& spec, const std::string& from, const Exists& exists)
       : job_(job), spec_(spec), from_(from), exists_(exists), graph_(make_graph(spec)) {
     plan_.keys = stage_keys(spec);
-    plan_.no_reuse.resize(spec.stages.size(), false);
   }
 
   Result<ResumePlan> run() {
+    // What was collected under the disk quota is made again only when something below it runs.
+    while (true) {
+      NS_TRY(plan_once());
+      if (!wants_collected()) return std::move(plan_);
+    }
+  }
+
+ private:
+  Status plan_once() {
+    plan_.steps.clear();
+    plan_.no_reuse.assign(spec_.stages.size(), false);
     for (std::uint32_t i = 0; i < spec_.stages.size(); ++i) {
       ResumeStep step = judge(i);
       const Stage* stage = stage_of(i);
@@ -34,10 +46,26 @@ class Planner {
       }
       plan_.steps.push_back(std::move(step));
     }
-    return std::move(plan_);
+    return {};
   }
 
- private:
+  bool wants_collected() {
+    bool more = false;
+    for (std::uint32_t i = 0; i < spec_.stages.size(); ++i) {
+      if (!plan_.steps[i].rerun) continue;
+      for (const std::uint32_t above : ancestors(graph_, i)) {
+        const Stage* stage = stage_of(above);
+        if (plan_.steps[above].rerun || stage == nullptr || !is_collected(*stage)) continue;
+        more = wanted_.insert(above).second || more;
+      }
+    }
+    return more;
+  }
+
+  static bool is_collected(const Stage& stage) {
+    return stage.result && stage.result->checkpoint && stage.result->checkpoint->collected;
+  }
+
   const Stage* stage_of(std::uint32_t i) const {
     const auto found = job_.graph.index.find(spec_.stages[i].name);
     return found == job_.graph.index.end() ? nullptr : &job_.stages[found->second];
@@ -68,6 +96,14 @@ class Planner {
 
   ResumeStep judge_unchanged(std::uint32_t i, const Stage& stage) {
     const std::string& name = spec_.stages[i].name;
+    if (has_result(stage.state) && is_collected(stage)) {
+      if (wanted_.contains(i)) {
+        return {name, true, "its checkpoint was collected under the disk quota"};
+      }
+      return {name, false,
+              fmt::format("{}, key unchanged (its checkpoint was collected, nothing needs it)",
+                          to_string(stage.state))};
+    }
     if (has_result(stage.state)) {
       const std::string& path = stage.result->checkpoint->info.path;
       if (exists_ && !exists_(path)) {
@@ -112,6 +148,7 @@ class Planner {
   const std::string& from_;
   const Exists& exists_;
   Graph graph_;
+  std::set<std::uint32_t> wanted_;   // collected, and something that runs again needs it
   ResumePlan plan_;
 };
 

@@ -14,9 +14,11 @@ namespace {
 struct Room {
   const Worker* worker = nullptr;
   int slots = 0;
-  int gpu = 0;
+  std::vector<int> gpu_free_percent;   // of each device
   int cores = 0;
   std::int64_t memory_bytes = 0;
+  bool is_empty = false;               // nothing is held there
+  bool is_taken = false;               // somebody has it for himself
 };
 
 bool has_labels(const Worker& worker, const ResourceSpec& wish) {
@@ -27,13 +29,50 @@ bool has_labels(const Worker& worker, const ResourceSpec& wish) {
 }
 
 Room room_of(const Worker& worker) {
-  return {&worker, worker.resources.slots - worker.used_slots,
-          worker.resources.gpu - worker.used_gpu, worker.resources.cores - worker.used_cores,
-          worker.resources.memory_bytes - worker.used_memory_bytes};
+  Room room;
+  room.worker = &worker;
+  room.slots = worker.resources.slots - worker.used_slots;
+  room.gpu_free_percent.assign(static_cast<std::size_t>(worker.resources.gpu), 100);
+  for (std::size_t i = 0; i < room.gpu_free_percent.size(); ++i) {
+    if (i < worker.used_gpu_percent.size()) room.gpu_free_percent[i] -= worker.used_gpu_percent[i];
+  }
+  room.cores = worker.resources.cores - worker.used_cores;
+  room.memory_bytes = worker.resources.memory_bytes - worker.used_memory_bytes;
+  room.is_empty = worker.held.empty();
+  room.is_taken = worker.used_exclusively > 0;
+  return room;
 }
 
+int free_devices(const Room& room) {
+  return static_cast<int>(
+      std::count(room.gpu_free_percent.begin(), room.gpu_free_percent.end(), 100));
+}
+
+// Whole devices: the first free ones. A share: of the fullest device that still has it, so that
+// whole ones stay whole. Empty when there is no room, or no wish.
+std::vector<int> pick_devices(const Room& room, const ResourceSpec& wish) {
+  std::vector<int> picked;
+  const auto& free = room.gpu_free_percent;
+  if (wish.gpu > 0) {
+    for (std::size_t i = 0; i < free.size() && std::ssize(picked) < wish.gpu; ++i) {
+      if (free[i] == 100) picked.push_back(static_cast<int>(i));
+    }
+    if (std::ssize(picked) < wish.gpu) picked.clear();
+  } else if (wish.gpu_share_percent > 0) {
+    const int* best = nullptr;
+    for (const int& left : free) {
+      if (left >= wish.gpu_share_percent && (best == nullptr || left < *best)) best = &left;
+    }
+    if (best != nullptr) picked.push_back(static_cast<int>(best - free.data()));
+  }
+  return picked;
+}
+
+bool wants_gpu(const ResourceSpec& wish) { return wish.gpu > 0 || wish.gpu_share_percent > 0; }
+
 bool fits(const Room& room, const ResourceSpec& wish) {
-  return room.slots > 0 && (wish.gpu == 0 || room.gpu >= wish.gpu) &&
+  return room.slots > 0 && !room.is_taken && (!wish.exclusive || room.is_empty) &&
+         (!wants_gpu(wish) || !pick_devices(room, wish).empty()) &&
          (wish.cores == 0 || room.cores >= wish.cores) &&
          (wish.memory_bytes == 0 || room.memory_bytes >= wish.memory_bytes) &&
          has_labels(*room.worker, wish);
@@ -167,16 +206,21 @@ class Pass {
       }
       return;
     }
-    assignments_.push_back({at, room->worker->name});
+    assignments_.push_back({at, room->worker->name, pick_devices(*room, wish)});
+    for (const int device : assignments_.back().gpu_devices) {
+      room->gpu_free_percent[static_cast<std::size_t>(device)] -=
+          wish.gpu > 0 ? 100 : wish.gpu_share_percent;
+    }
     ++queue.next;
     cursor.active += 1;
     cursor.last_turn = ++turns_;
     given_[*cursor.user] += 1;
     room->slots -= 1;
-    room->gpu -= wish.gpu;
+    room->is_empty = false;
+    room->is_taken = wish.exclusive;
     room->cores -= wish.cores;
     room->memory_bytes -= wish.memory_bytes;
-    if (room->slots == 0) rooms_.erase(room);
+    if (room->slots == 0 || room->is_taken) rooms_.erase(room);
   }
 
   bool any_fits(const ResourceSpec& wish) const {
@@ -198,7 +242,7 @@ class Pass {
         }
       }
       return std::make_tuple(stage.refused_by.contains(room.worker->name),
-                             wish.gpu == 0 && room.worker->resources.gpu > 0, -inputs_here,
+                             !wants_gpu(wish) && room.worker->resources.gpu > 0, -inputs_here,
                              -room.slots);
     };
     auto best = rooms_.end();
@@ -299,8 +343,22 @@ std::string refusal(const Worker& worker, const ResourceSpec& wish) {
       return fmt::format("label {} missing", label);
     }
   }
-  if (wish.gpu > 0 && room.gpu < wish.gpu) {
-    return fmt::format("needs gpu {}, has {} free of {}", wish.gpu, std::max(room.gpu, 0), all.gpu);
+  if (room.is_taken) {
+    const auto owner = std::find_if(worker.held.begin(), worker.held.end(), [](const auto& held) {
+      return held.second.resources.exclusive;
+    });
+    return fmt::format("has {} for itself", to_string(owner->first));
+  }
+  if (wish.exclusive && !room.is_empty) {
+    return fmt::format("wants the worker for itself, {} runs there",
+                       to_string(worker.held.begin()->first));
+  }
+  if (wants_gpu(wish) && pick_devices(room, wish).empty()) {
+    return wish.gpu > 0
+               ? fmt::format("needs gpu {}, has {} free of {}", wish.gpu, free_devices(room),
+                             all.gpu)
+               : fmt::format("needs {} % of a gpu, has no such share free of {}",
+                             wish.gpu_share_percent, all.gpu);
   }
   if (wish.memory_bytes > 0 && room.memory_bytes < wish.memory_bytes) {
     return fmt::format("needs memory {}, has {} free of {}", bytes_text(wish.memory_bytes),
@@ -316,7 +374,8 @@ std::string refusal(const Worker& worker, const ResourceSpec& wish) {
 
 bool could_ever_fit(const Worker& worker, const ResourceSpec& wish) {
   const WorkerResources& all = worker.resources;
-  return all.slots > 0 && all.gpu >= wish.gpu && all.cores >= wish.cores &&
+  const int gpu = std::max(wish.gpu, wish.gpu_share_percent > 0 ? 1 : 0);
+  return all.slots > 0 && all.gpu >= gpu && all.cores >= wish.cores &&
          all.memory_bytes >= wish.memory_bytes && has_labels(worker, wish);
 }
 

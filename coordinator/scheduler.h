@@ -33,11 +33,12 @@ struct SchedulerOptions {
 struct Assignment {
   StageAt stage;
   WorkerId worker;
+  std::vector<int> gpu_devices;       // of the worker
 };
 std::vector<Assignment> schedule(const Core& core, const SchedulerOptions& options, Now now);
 
 // Why `worker` cannot take the stage now ("no free slot", "needs gpu 1, has 0 free of 0",
-// "label a100 missing"); empty when it can.
+// "label a100 missing", "has 3/soak#1 for itself"); empty when it can.
 std::string refusal(const Worker& worker, const ResourceSpec& wish);
 // Whether it could if nothing else ran there.
 bool could_ever_fit(const Worker& worker, const ResourceSpec& wish);

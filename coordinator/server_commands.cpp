@@ -127,6 +127,7 @@ Result<Json> Desk::ping(Now now) const {
                 {"failed_commits", counters_.failed_commits},
                 {"flooded", counters_.flooded},
                 {"refused_keys", counters_.refused_keys},
+                {"checkpoint_bytes", counters_.checkpoint_bytes},
                 {"reports_refused", core.counters.reports_refused}}}};
 }
 
@@ -214,6 +215,17 @@ Result<Json> Desk::cancel(const Json& arguments, Now now) {
   NS_TRY(engine_.run(now, [&](Turn& turn) {
     return on_cancel(turn, id, stage, is_name(by, wire::name_bytes_max) ? by : "somebody");
   }));
+  return Json{{"job", id.value}};
+}
+
+Result<Json> Desk::pin(const Json& arguments, Now now) {
+  NS_TRY_ASSIGN(const JobId id, find_job_id(arguments));
+  const JsonReader reader(arguments, "arguments");
+  NS_TRY_ASSIGN(const std::string stage, reader.string_or("stage", ""));
+  NS_TRY_ASSIGN(const bool pinned, reader.boolean_or("pinned", true));
+  const Job& job = engine_.core().jobs.at(id);
+  if (!stage.empty() && !job.graph.index.contains(stage)) return no_such_stage(job, stage);
+  NS_TRY(engine_.run(now, [&](Turn& turn) { return on_pin(turn, id, stage, pinned); }));
   return Json{{"job", id.value}};
 }
 

@@ -85,6 +85,15 @@ struct Desk::OnMessage {
   void operator()(const AssignRefused& m) const {
     run_as_sender([&](Turn& t, const Sender& s) { on_assign_refused(t, s, m); });
   }
+  void operator()(const CheckpointDropped& m) const {
+    run_as_sender([&](Turn& t, const Sender& s) { on_checkpoint_dropped(t, s, m); });
+  }
+  void operator()(const InputRead& m) const {
+    run_as_sender([&](Turn&, const Sender& s) { desk.on_input_read(peer, s, m, now); });
+  }
+  void operator()(const CheckpointChunk& m) const {
+    run_as_sender([&](Turn&, const Sender& s) { desk.on_checkpoint_chunk(s, m); });
+  }
   void operator()(const LogChunk& m) const { desk.on_log_chunk(peer, m); }
   void operator()(const SubmitJob& m) const { desk.on_submit_job(peer, m, now); }
   void operator()(const Command& m) const { desk.on_command(peer, m, now); }
@@ -155,6 +164,7 @@ void Desk::on_command(const std::string& peer, const Command& command, Now now) 
   if (verb == "explain") return answer(explain(arguments, now));
   if (verb == "resume") return answer(resume(arguments, now));
   if (verb == "cancel") return answer(cancel(arguments, now));
+  if (verb == "pin") return answer(pin(arguments, now));
   if (verb == "logs") {
     const Result<std::optional<Json>> body = logs(peer, command.request, arguments, now);
     if (!body.ok()) return reply_error(peer, command.request, body.error());
@@ -184,6 +194,7 @@ void Desk::on_tick(Now now) {
                       "", ""});
     it = open_logs_.erase(it);
   }
+  expire_transfers(now);
   forget_idle_peers(now);
 }
 

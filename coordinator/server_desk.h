@@ -31,6 +31,7 @@ struct Letter {
 
 struct DeskOptions {
   std::int64_t log_answer_ms_max = 5'000;      // how long a worker may take to send a piece of log
+  std::int64_t chunk_answer_ms_max = 20'000;   // or a piece of a checkpoint
   std::int64_t peer_idle_ms_max = 10 * 60'000; // then a peer is forgotten
   std::int64_t reopen_ms = 1'000;              // between tries to load a store that failed
   std::size_t jobs_listed_max = 500;
@@ -45,6 +46,7 @@ struct DeskCounters {
   std::int64_t failed_commits = 0;
   std::int64_t flooded = 0;                    // dropped: more than a peer may have waiting
   std::int64_t refused_keys = 0;               // handshakes that the gate refused
+  std::int64_t checkpoint_bytes = 0;           // passed on from worker to worker
 };
 
 class Desk {
@@ -77,6 +79,12 @@ class Desk {
     bool is_open = false;
     std::int64_t deadline_mono_ms = 0;
   };
+  struct Transfer {                   // a piece of a checkpoint that a worker was asked for
+    std::string peer;                 // who wants it
+    InputRead read;
+    WorkerId holder;
+    std::int64_t deadline_mono_ms = 0;
+  };
   struct LogPlace {                   // which log a person means
     AttemptRef ref;
     WorkerId worker;
@@ -94,6 +102,12 @@ class Desk {
   void reopen_if_broken(Now now);
   std::vector<Letter> give_up_turn(const Error& why);
 
+  // ---- server_transfers.cpp
+  void on_input_read(const std::string& peer, const Sender& sender, const InputRead& read,
+                     Now now);
+  void on_checkpoint_chunk(const Sender& sender, const CheckpointChunk& chunk);
+  void expire_transfers(Now now);
+
   // ---- server_commands.cpp: the verbs
   Result<Json> ping(Now now) const;
   Result<Json> status(const Json& arguments, Now now) const;
@@ -101,6 +115,7 @@ class Desk {
   Result<Json> explain(const Json& arguments, Now now) const;
   Result<Json> resume(const Json& arguments, Now now);
   Result<Json> cancel(const Json& arguments, Now now);
+  Result<Json> pin(const Json& arguments, Now now);
   // nullopt: a worker has been asked, the answer comes with on_log_chunk.
   Result<std::optional<Json>> logs(const std::string& peer, std::int64_t request,
                                    const Json& arguments, Now now);
@@ -118,6 +133,8 @@ class Desk {
   std::map<std::pair<WorkerId, std::string>, std::string> addresses_;   // worker, session -> peer
   std::map<std::int64_t, OpenLog> open_logs_;                           // by our request number
   std::int64_t last_log_request_ = 0;
+  std::map<std::int64_t, Transfer> transfers_;                          // by our request number
+  std::int64_t last_transfer_ = 0;
   std::vector<Letter> letters_;                                         // wait for the commit
   std::int64_t next_reopen_mono_ms_ = 0;
 };

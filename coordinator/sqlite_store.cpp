@@ -72,21 +72,25 @@ Status SqliteStore::prepare() {
       {&insert_job_, "INSERT INTO jobs VALUES (?,?,?,?,?,?,?,?,?)"},
       {&move_job_, "UPDATE jobs SET state=?, ended_ms=? WHERE id=? AND state=?"},
       {&replace_spec_, "UPDATE jobs SET spec_json=?, source_text=? WHERE id=?"},
-      {&insert_stage_, "INSERT INTO stages VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)"},
+      {&insert_stage_, "INSERT INTO stages VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"},
       {&move_stage_,
        "UPDATE stages SET state=?, attempt=?, base_attempt=?, worker=?, key=?, retry_reason=?, "
        "reuse_reason=?, no_reuse=?, not_before_ms=?, result_job=?, result_stage=?, "
        "result_attempt=? WHERE job=? AND name=? AND state=? AND attempt=?"},
       {&insert_attempt_,
-       "INSERT INTO attempts (job, stage, attempt, worker, device_class, assigned_ms) "
-       "VALUES (?,?,?,?,?,?)"},
+       "INSERT INTO attempts (job, stage, attempt, worker, device_class, assigned_ms, "
+       "gpu_devices) VALUES (?,?,?,?,?,?,?)"},
       {&run_attempt_,
        "UPDATE attempts SET log_path=?, started_ms=? "
        "WHERE job=? AND stage=? AND attempt=? AND outcome=''"},
       {&end_attempt_,
        "UPDATE attempts SET ended_ms=?, elapsed_ms=?, peak_memory_bytes=?, progress_done=?, "
        "outcome=?, reason=?, log_tail=?, checkpoint_path=?, checkpoint_digest=?, "
-       "checkpoint_bytes=? WHERE job=? AND stage=? AND attempt=? AND outcome=''"},
+       "checkpoint_bytes=?, excused=? WHERE job=? AND stage=? AND attempt=? AND outcome=''"},
+      {&move_checkpoint_,
+       "UPDATE attempts SET checkpoint_state=? "
+       "WHERE job=? AND stage=? AND attempt=? AND checkpoint_state=?"},
+      {&pin_stage_, "UPDATE stages SET pinned=? WHERE job=? AND name=?"},
       {&insert_metric_, "INSERT INTO metrics VALUES (?,?,?,?,?,?,?,?,?)"},
       {&insert_red_line_, "INSERT INTO red_lines VALUES (?,?,?,?,?,?,?,?,?,?,?)"},
       {&insert_note_, "INSERT INTO notes VALUES (?,?,?,?,?)"},

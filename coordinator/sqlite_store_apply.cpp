@@ -13,6 +13,10 @@ Status expect_one(const Result<int>& changed, const std::string& what, const std
   return Error{ErrorCode::conflict, fmt::format("{}: the row is not as expected", what), where, ""};
 }
 
+std::string devices_text(const std::vector<int>& devices) {
+  return fmt::format("{}", fmt::join(devices, ","));
+}
+
 Status done(const Result<int>& changed) {
   if (!changed.ok()) return changed.error();
   return {};
@@ -69,7 +73,8 @@ Status SqliteStore::write(const JobSpecReplaced& change) {
 Status SqliteStore::insert_stage(const StageRow& row) {
   insert_stage_.bind(row.stage.job.value, row.stage.stage, row.state, row.attempt.value,
                      row.base_attempt.value, row.worker, row.key, row.retry_reason,
-                     row.reuse_reason, row.no_reuse, row.not_before_ms, nullptr, nullptr, nullptr);
+                     row.reuse_reason, row.no_reuse, row.not_before_ms, nullptr, nullptr, nullptr,
+                     row.pinned);
   return done(insert_stage_.run("store a stage"));
 }
 
@@ -96,7 +101,8 @@ Status SqliteStore::write(const StageMoved& change) {
 Status SqliteStore::write(const AttemptAdded& change) {
   return done(insert_attempt_
                   .bind(change.ref.job.value, change.ref.stage, change.ref.attempt.value,
-                        change.worker, change.device_class, change.assigned_ms)
+                        change.worker, change.device_class, change.assigned_ms,
+                        devices_text(change.gpu_devices))
                   .run("store an attempt"));
 }
 
@@ -114,11 +120,11 @@ Status SqliteStore::write(const AttemptEnded& change) {
   if (row.checkpoint) {
     end_attempt_.bind(row.ended_ms, row.elapsed_ms, row.peak_memory_bytes, row.progress_done,
                       row.outcome, row.reason, row.log_tail, row.checkpoint->path,
-                      row.checkpoint->digest, row.checkpoint->bytes, ref.job.value, ref.stage,
-                      ref.attempt.value);
+                      row.checkpoint->digest, row.checkpoint->bytes, row.excused, ref.job.value,
+                      ref.stage, ref.attempt.value);
   } else {
     end_attempt_.bind(row.ended_ms, row.elapsed_ms, row.peak_memory_bytes, row.progress_done,
-                      row.outcome, row.reason, row.log_tail, nullptr, nullptr, nullptr,
+                      row.outcome, row.reason, row.log_tail, nullptr, nullptr, nullptr, row.excused,
                       ref.job.value, ref.stage, ref.attempt.value);
   }
   NS_TRY(expect_one(end_attempt_.run("store the end of an attempt"), "end as " + row.outcome,
@@ -149,6 +155,21 @@ Status SqliteStore::insert_measured(const AttemptRow& row) {
     NS_TRY(done(insert_note_.bind(job, stage, attempt, position++, note).run("store a note")));
   }
   return {};
+}
+
+Status SqliteStore::write(const CheckpointMoved& change) {
+  const AttemptRef& ref = change.ref;
+  return expect_one(move_checkpoint_
+                        .bind(change.state, ref.job.value, ref.stage, ref.attempt.value,
+                              change.expected)
+                        .run("store what became of a checkpoint"),
+                    "checkpoint " + change.state, to_string(ref));
+}
+
+Status SqliteStore::write(const StagePinned& change) {
+  return expect_one(
+      pin_stage_.bind(change.pinned, change.stage.job.value, change.stage.stage).run("store a pin"),
+      "pin", to_string(change.stage));
 }
 
 Status SqliteStore::write(const EventAdded& change) {

@@ -27,6 +27,8 @@ class SqliteStore final : public Store {
   Status write(const AttemptAdded& change);
   Status write(const AttemptRan& change);
   Status write(const AttemptEnded& change);
+  Status write(const CheckpointMoved& change);
+  Status write(const StagePinned& change);
   Status write(const EventAdded& change);
   Status write(const WorkerSeen& change);
   Status write(const OutboxAdded& change);
@@ -47,7 +49,7 @@ class SqliteStore final : public Store {
   SqliteStatement begin_, commit_;
   SqliteStatement insert_job_, move_job_, replace_spec_;
   SqliteStatement insert_stage_, move_stage_;
-  SqliteStatement insert_attempt_, run_attempt_, end_attempt_;
+  SqliteStatement insert_attempt_, run_attempt_, end_attempt_, move_checkpoint_, pin_stage_;
   SqliteStatement insert_metric_, insert_red_line_, insert_note_;
   SqliteStatement insert_event_, upsert_worker_, insert_outbox_, try_outbox_;
 };

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <charconv>
 #include <limits>
 #include <map>
 
@@ -21,6 +23,21 @@ Status each_row(SqliteDb& db, const char* sql, std::string_view doing, const Tak
 
 std::int32_t small(const SqliteStatement& row, int column) {
   return static_cast<std::int32_t>(row.integer(column));
+}
+
+// "0,3"; what is no number is left out.
+std::vector<int> devices_of(const std::string& text) {
+  std::vector<int> devices;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (at != end) {
+    int device = 0;
+    const auto [next, failed] = std::from_chars(at, end, device);
+    if (failed == std::errc() && device >= 0 && device < 1024) devices.push_back(device);
+    at = std::find(next, end, ',');
+    if (at != end) ++at;
+  }
+  return devices;
 }
 
 AttemptRef ref_at(const SqliteStatement& row, int column) {
@@ -57,7 +74,7 @@ Status SqliteStore::load_stages(StoredState& state) {
   return each_row(db_,
                   "SELECT job, name, state, attempt, base_attempt, worker, key, retry_reason, "
                   "reuse_reason, no_reuse, not_before_ms, result_job, result_stage, "
-                  "result_attempt FROM stages ORDER BY job, name",
+                  "result_attempt, pinned FROM stages ORDER BY job, name",
                   "load stages", [&](const SqliteStatement& row) {
                     StageRow stage;
                     stage.stage = {{row.integer(0)}, row.text(1)};
@@ -71,6 +88,7 @@ Status SqliteStore::load_stages(StoredState& state) {
                     stage.no_reuse = row.integer(9) != 0;
                     stage.not_before_ms = row.integer(10);
                     if (!row.is_null(11)) stage.result = ref_at(row, 11);
+                    stage.pinned = row.integer(14) != 0;
                     state.stages.push_back(std::move(stage));
                   });
 }
@@ -79,7 +97,8 @@ Status SqliteStore::load_attempts(StoredState& state) {
   return each_row(db_,
                   "SELECT job, stage, attempt, worker, device_class, assigned_ms, started_ms, "
                   "ended_ms, elapsed_ms, peak_memory_bytes, progress_done, outcome, reason, "
-                  "log_path, log_tail, checkpoint_path, checkpoint_digest, checkpoint_bytes "
+                  "log_path, log_tail, checkpoint_path, checkpoint_digest, checkpoint_bytes, "
+                  "gpu_devices, checkpoint_state, excused "
                   "FROM attempts ORDER BY job, stage, attempt",
                   "load attempts", [&](const SqliteStatement& row) {
                     AttemptRow attempt;
@@ -99,6 +118,9 @@ Status SqliteStore::load_attempts(StoredState& state) {
                     if (!row.is_null(15)) {
                       attempt.checkpoint = {row.text(15), row.text(16), row.integer(17)};
                     }
+                    attempt.gpu_devices = devices_of(row.text(18));
+                    attempt.checkpoint_state = row.text(19);
+                    attempt.excused = row.integer(20) != 0;
                     state.attempts.push_back(std::move(attempt));
                   });
 }

@@ -53,6 +53,7 @@ struct StageRow {
   std::string reuse_reason;
   bool no_reuse = false;              // resume asked for a run, whatever exists already
   std::int64_t not_before_ms = 0;     // end of the back-off
+  bool pinned = false;                // its checkpoint is never collected
   std::optional<AttemptRef> result;   // whose measurements (and checkpoint) this stage shows
 };
 
@@ -70,7 +71,10 @@ struct AttemptRow {
   std::string reason;
   std::string log_path;
   std::string log_tail;
+  std::vector<int> gpu_devices;
   std::optional<CheckpointInfo> checkpoint;
+  std::string checkpoint_state;       // empty: it is there; dropping; dropped
+  bool excused = false;               // its end costs no retry
   std::vector<MetricReport> metrics;
   std::vector<RedLineResult> red_lines;
   std::vector<std::string> notes;
@@ -144,6 +148,7 @@ struct AttemptAdded {
   std::string worker;
   std::string device_class;
   std::int64_t assigned_ms = 0;
+  std::vector<int> gpu_devices;
 };
 // Guard: the attempt is open.
 struct AttemptRan {
@@ -154,6 +159,16 @@ struct AttemptRan {
 // Guard: the attempt is open. Carries what was measured, and the checkpoint of a successful one.
 struct AttemptEnded {
   AttemptRow row;
+};
+// A checkpoint is collected under the disk quota: "" -> dropping -> dropped. Guard: `expected`.
+struct CheckpointMoved {
+  AttemptRef ref;
+  std::string expected;
+  std::string state;
+};
+struct StagePinned {
+  StageRef stage;
+  bool pinned = false;
 };
 struct EventAdded {
   EventRow row;
@@ -170,8 +185,8 @@ struct OutboxTried {
 };
 
 using Change = std::variant<JobAdded, JobMoved, JobSpecReplaced, StageMoved, AttemptAdded,
-                            AttemptRan, AttemptEnded, EventAdded, WorkerSeen, OutboxAdded,
-                            OutboxTried>;
+                            AttemptRan, AttemptEnded, CheckpointMoved, StagePinned, EventAdded,
+                            WorkerSeen, OutboxAdded, OutboxTried>;
 
 class Store {
  public:

@@ -29,6 +29,7 @@ template <class A>
 void fields(A& a, Ref<A, HeldAttempt> m) {
   a.object("ref", m.ref);
   a.flag("finished", m.finished);
+  a.flag("preparing", m.preparing);
 }
 
 template <class A>

@@ -50,6 +50,7 @@ struct WorkerResources {
 struct HeldAttempt {
   AttemptRef ref;
   bool finished = false;
+  bool preparing = false;  // its inputs are being fetched: nothing runs yet
 };
 
 // ---- worker -> coordinator ------------------------------------------------------------------

@@ -137,11 +137,20 @@ CREATE TABLE outbox (
 CREATE INDEX outbox_state ON outbox (state, created_ms);
 )sql";
 
+// Which devices an attempt had, what the disk quota took, what somebody wants to keep.
+constexpr const char* many_machines = R"sql(
+ALTER TABLE stages ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE attempts ADD COLUMN gpu_devices TEXT NOT NULL DEFAULT '';
+ALTER TABLE attempts ADD COLUMN checkpoint_state TEXT NOT NULL DEFAULT '';
+ALTER TABLE attempts ADD COLUMN excused INTEGER NOT NULL DEFAULT 0;
+)sql";
+
 }  // namespace
 
 const std::vector<Migration>& migrations() {
   static const std::vector<Migration> steps = {
       {1, "first tables", first_tables},
+      {2, "many machines", many_machines},
   };
   return steps;
 }

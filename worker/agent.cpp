@@ -64,7 +64,8 @@ void Agent::say_hello(std::int64_t now_ms) {
   hello.software = options_.software;
   hello.resources = options_.resources;
   for (const auto& [ref, attempt] : attempts_) {
-    hello.held.push_back({ref, attempt.state == State::finished});
+    hello.held.push_back(
+        {ref, attempt.state == State::finished, attempt.state == State::preparing});
   }
   hello_open_ = true;
   next_hello_ms_ = now_ms + hello_backoff_ms_;

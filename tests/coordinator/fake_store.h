@@ -126,6 +126,7 @@ class FakeStore final : public Store {
     row.worker = change.worker;
     row.device_class = change.device_class;
     row.assigned_ms = change.assigned_ms;
+    row.gpu_devices = change.gpu_devices;
     return insert(rows_.attempts, change.ref, row, to_string(change.ref));
   }
   Status write(const AttemptRan& change) {
@@ -144,7 +145,23 @@ class FakeStore final : public Store {
       return conflict("end " + to_string(change.row.ref));
     }
     remember(rows_.attempts, change.row.ref);
+    const std::vector<int> devices = attempt->second.gpu_devices;
     attempt->second = change.row;
+    attempt->second.gpu_devices = devices;
+    return {};
+  }
+  Status write(const CheckpointMoved& change) {
+    const auto attempt = rows_.attempts.find(change.ref);
+    if (attempt == rows_.attempts.end() || attempt->second.checkpoint_state != change.expected) {
+      return conflict("checkpoint of " + to_string(change.ref));
+    }
+    remember(rows_.attempts, change.ref);
+    attempt->second.checkpoint_state = change.state;
+    return {};
+  }
+  Status write(const StagePinned& change) {
+    remember(rows_.stages, change.stage);
+    rows_.stages.at(change.stage).pinned = change.pinned;
     return {};
   }
   Status write(const EventAdded& change) {

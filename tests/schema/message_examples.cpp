@@ -34,7 +34,8 @@ WorkerHello example_hello() {
   hello.pid = 4321;
   hello.software = "0.1.0";
   hello.resources = {2, 1, 16, 128 * gib, {"h200", "nvme"}, "sm_90", 9 * gib};
-  hello.held = {{example_ref(), true}, {{JobId{4}, "soak", AttemptNumber{1}}, false}};
+  hello.held = {{example_ref(), true, false},
+                {{JobId{4}, "soak", AttemptNumber{1}}, false, true}};
   return hello;
 }
 
