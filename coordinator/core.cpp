@@ -147,7 +147,7 @@ Job& add_job(Core& core, Job job, std::int64_t mono_ms) {
   const JobId id = job.id;
   core.last_job = std::max(core.last_job, id);
   if (!job.request.empty()) core.requests[job.request] = id;
-  job.graph = make_graph(job.spec);
+  if (job.graph.index.empty()) job.graph = make_graph(job.spec);
   job.stages.resize(job.spec.stages.size());
   Job& added = core.jobs.insert_or_assign(id, std::move(job)).first->second;
   index_job(core, added, mono_ms);

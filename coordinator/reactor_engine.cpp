@@ -13,8 +13,8 @@ Status Engine::open(Now now) {
   healthy_ = false;
   effects_ = {};
   NS_TRY_ASSIGN(const ServerEpoch epoch, store_.next_epoch());
-  NS_TRY_ASSIGN(const StoredState stored, store_.load());
-  Recovered recovered = recover_core(stored, epoch, options_.lease_ms, now);
+  NS_TRY_ASSIGN(StoredState stored, store_.load());
+  Recovered recovered = recover_core(std::move(stored), epoch, options_.lease_ms, now);
   core_ = std::move(recovered.core);
   warnings_ = std::move(recovered.warnings);
   effects_.schedule = true;

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
+#include <tuple>
+#include <utility>
 
 #include "schema/job_spec.h"
 
@@ -10,40 +13,79 @@ namespace nightshift {
 
 namespace {
 
-// Rows sorted by job, so that each job finds its own.
-struct Rows {
-  std::map<JobId, std::map<std::string, const StageRow*>> stages;
-  std::map<StageRef, std::vector<const AttemptRow*>> attempts;
-  std::map<AttemptRef, const AttemptRow*> by_ref;
-};
+// The rows of the store in the order of their keys, so that each finds its own by search and all of
+// them by one walk: with 100,000 stages a map of strings would cost more than everything else.
+class Rows {
+ public:
+  using Attempts = std::span<AttemptRow>;
 
-Rows sort_rows(const StoredState& stored) {
-  Rows rows;
-  for (const StageRow& row : stored.stages) rows.stages[row.stage.job][row.stage.stage] = &row;
-  for (const AttemptRow& row : stored.attempts) {
-    rows.attempts[row.ref.stage_ref()].push_back(&row);
-    rows.by_ref[row.ref] = &row;
+  explicit Rows(StoredState& stored) : stages_(stored.stages), attempts_(stored.attempts) {
+    const auto by_stage = [](const StageRow& a, const StageRow& b) { return a.stage < b.stage; };
+    const auto by_ref = [](const AttemptRow& a, const AttemptRow& b) { return a.ref < b.ref; };
+    if (!std::is_sorted(stages_.begin(), stages_.end(), by_stage)) {
+      std::sort(stages_.begin(), stages_.end(), by_stage);
+    }
+    if (!std::is_sorted(attempts_.begin(), attempts_.end(), by_ref)) {
+      std::sort(attempts_.begin(), attempts_.end(), by_ref);
+    }
+    first_attempt_.reserve(stages_.size() + 1);
+    std::size_t at = 0;
+    for (const StageRow& stage : stages_) {
+      while (at < attempts_.size() && ref_before(attempts_[at], stage.stage)) ++at;
+      first_attempt_.push_back(at);
+    }
+    first_attempt_.push_back(attempts_.size());
   }
-  for (auto& [ref, list] : rows.attempts) {
-    std::sort(list.begin(), list.end(), [](const AttemptRow* a, const AttemptRow* b) {
-      return a->ref.attempt < b->ref.attempt;
-    });
+
+  std::span<StageRow> stages_of(JobId job) {
+    const auto first = std::partition_point(
+        stages_.begin(), stages_.end(), [&](const StageRow& row) { return row.stage.job < job; });
+    const auto last = std::partition_point(
+        first, stages_.end(), [&](const StageRow& row) { return row.stage.job == job; });
+    return {first, last};
   }
-  return rows;
-}
+  static StageRow* find(std::span<StageRow> of_job, const std::string& name) {
+    const auto found = std::partition_point(
+        of_job.begin(), of_job.end(), [&](const StageRow& row) { return row.stage.stage < name; });
+    return found == of_job.end() || found->stage.stage != name ? nullptr : &*found;
+  }
+  Attempts attempts_of(const StageRow& row) {
+    const auto index = static_cast<std::size_t>(&row - stages_.data());
+    std::size_t end = first_attempt_[index];
+    while (end < attempts_.size() && attempts_[end].ref.job == row.stage.job &&
+           attempts_[end].ref.stage == row.stage.stage) {
+      ++end;
+    }
+    return Attempts(attempts_).subspan(first_attempt_[index], end - first_attempt_[index]);
+  }
+  AttemptRow* find(const AttemptRef& ref) {
+    const auto found = std::partition_point(attempts_.begin(), attempts_.end(),
+                                            [&](const AttemptRow& row) { return row.ref < ref; });
+    return found == attempts_.end() || found->ref != ref ? nullptr : &*found;
+  }
+
+ private:
+  static bool ref_before(const AttemptRow& row, const StageRef& stage) {
+    return std::tie(row.ref.job, row.ref.stage) < std::tie(stage.job, stage.stage);
+  }
+  std::vector<StageRow>& stages_;
+  std::vector<AttemptRow>& attempts_;
+  std::vector<std::size_t> first_attempt_;  // parallel to stages_
+};
 
 Error broken(std::string what, const StageRef& where) {
   return {ErrorCode::corrupt, std::move(what), to_string(where), ""};
 }
 
-Result<AttemptRecord> make_record(const AttemptRow& row) {
+// Takes the long texts with it; make_result needs the rest.
+Result<AttemptRecord> make_record(AttemptRow& row) {
   AttemptRecord record;
   record.number = row.ref.attempt;
   record.worker = {row.worker};
   record.device_class = row.device_class;
-  record.reason = row.reason;
-  record.log_path = row.log_path;
-  record.log_tail = row.log_tail;
+  record.reason = std::move(row.reason);
+  record.log_path = std::move(row.log_path);
+  record.log_tail = std::move(row.log_tail);
   record.assigned_ms = row.assigned_ms;
   record.started_ms = row.started_ms;
   record.ended_ms = row.ended_ms;
@@ -76,10 +118,9 @@ StageResult make_result(const AttemptRow& row) {
 
 class Rebuilder {
  public:
-  Rebuilder(const StoredState& stored, Core& core, Now now)
-      : rows_(sort_rows(stored)), core_(core), now_(now) {}
+  Rebuilder(StoredState& stored, Core& core, Now now) : rows_(stored), core_(core), now_(now) {}
 
-  void rebuild_job(const JobRow& row, std::vector<std::string>& warnings) {
+  void rebuild_job(JobRow& row, std::vector<std::string>& warnings) {
     if (!row.request.empty()) core_.requests[row.request] = row.job;
     Result<Job> job = make_job(row);
     Status checked = job.ok() ? check_job(row, *job) : Status(job.error());
@@ -97,7 +138,7 @@ class Rebuilder {
   }
 
  private:
-  Result<Job> make_job(const JobRow& row) const {
+  Result<Job> make_job(JobRow& row) {
     const std::string where = fmt::format("job {}", row.job.value);
     Job job;
     NS_TRY_ASSIGN(job.spec, job_spec_from_json(row.spec_json, where));
@@ -105,39 +146,39 @@ class Rebuilder {
     if (!state) return Error{ErrorCode::corrupt, "unknown state '" + row.state + "'", where, ""};
     job.id = row.job;
     job.state = *state;
-    job.source_text = row.source_text;
+    job.source_text = std::move(row.source_text);
     job.user = row.user;
     job.request = row.request;
     job.submitted_ms = row.submitted_ms;
     job.ended_ms = row.ended_ms;
     job.graph = make_graph(job.spec);
-    const auto stages = rows_.stages.find(row.job);
-    const std::size_t count = stages == rows_.stages.end() ? 0 : stages->second.size();
-    if (count != job.spec.stages.size()) {
-      return Error{ErrorCode::corrupt, fmt::format("{} stages stored, {} in its spec", count,
-                                                   job.spec.stages.size()), where, ""};
+    const std::span<StageRow> stages = rows_.stages_of(row.job);
+    if (stages.size() != job.spec.stages.size()) {
+      return Error{
+          ErrorCode::corrupt,
+          fmt::format("{} stages stored, {} in its spec", stages.size(), job.spec.stages.size()),
+          where, ""};
     }
+    job.stages.reserve(stages.size());
     for (const StageSpec& spec : job.spec.stages) {
-      const auto found = stages->second.find(spec.name);
-      if (found == stages->second.end()) {
-        return broken("the stage is not stored", {row.job, spec.name});
-      }
-      NS_TRY_ASSIGN(Stage stage, make_stage(*found->second, spec));
+      StageRow* found = Rows::find(stages, spec.name);
+      if (found == nullptr) return broken("the stage is not stored", {row.job, spec.name});
+      NS_TRY_ASSIGN(Stage stage, make_stage(*found, spec));
       job.stages.push_back(std::move(stage));
     }
     return job;
   }
 
-  Result<Stage> make_stage(const StageRow& row, const StageSpec& spec) const {
+  Result<Stage> make_stage(StageRow& row, const StageSpec& spec) {
     Stage stage;
     const auto state = stage_state_from(row.state);
     if (!state) return broken("unknown state '" + row.state + "'", row.stage);
     stage.state = *state;
     stage.attempt = row.attempt;
     stage.base_attempt = row.base_attempt;
-    stage.key = row.key;
-    stage.retry_reason = row.retry_reason;
-    stage.reuse_reason = row.reuse_reason;
+    stage.key = std::move(row.key);
+    stage.retry_reason = std::move(row.retry_reason);
+    stage.reuse_reason = std::move(row.reuse_reason);
     stage.no_reuse = row.no_reuse;
     stage.pinned = row.pinned;
     stage.ready_mono_ms = now_.mono_ms;
@@ -145,22 +186,21 @@ class Rebuilder {
     const std::int64_t left = std::clamp<std::int64_t>(
         row.not_before_ms - now_.wall_ms, 0, std::max(backoff_ms_max, spec.retry.backoff_ms));
     if (left > 0) stage.not_before_mono_ms = now_.mono_ms + left;
-    const auto attempts = rows_.attempts.find(row.stage);
-    if (attempts != rows_.attempts.end()) {
-      for (const AttemptRow* attempt : attempts->second) {
-        NS_TRY_ASSIGN(AttemptRecord record, make_record(*attempt));
-        if (record.outcome && record.number > stage.base_attempt && !record.excused) {
-          count_end(stage, *record.outcome, record.progress_done);
-        }
-        stage.attempts.push_back(std::move(record));
+    const Rows::Attempts attempts = rows_.attempts_of(row);
+    stage.attempts.reserve(attempts.size());
+    for (AttemptRow& attempt : attempts) {
+      NS_TRY_ASSIGN(AttemptRecord record, make_record(attempt));
+      if (record.outcome && record.number > stage.base_attempt && !record.excused) {
+        count_end(stage, *record.outcome, record.progress_done);
       }
+      stage.attempts.push_back(std::move(record));
     }
     if (row.result) {
-      const auto source = rows_.by_ref.find(*row.result);
-      if (source == rows_.by_ref.end()) {
+      const AttemptRow* source = rows_.find(*row.result);
+      if (source == nullptr) {
         return broken("its result " + to_string(*row.result) + " is not stored", row.stage);
       }
-      stage.result = make_result(*source->second);
+      stage.result = make_result(*source);
     }
     NS_TRY(check_stage(row, stage));
     return stage;
@@ -232,21 +272,20 @@ class Rebuilder {
     worker.name = live.worker;
     worker.state = WorkerState::unknown;
     worker.last_word_mono_ms = now_.mono_ms;
-    const auto row = rows_.by_ref.find(live.ref);
+    const AttemptRow* row = rows_.find(live.ref);
     hold_slot(worker, live.ref, spec_at(core_, at).resources,
-              row == rows_.by_ref.end() ? std::vector<int>() : row->second->gpu_devices);
+              row == nullptr ? std::vector<int>() : row->gpu_devices);
     core_.live.emplace(at, std::move(live));
   }
 
-  const Rows rows_;
+  Rows rows_;
   Core& core_;
   const Now now_;
 };
 
 }  // namespace
 
-Recovered recover_core(const StoredState& stored, ServerEpoch epoch, std::int64_t amnesty_ms,
-                       Now now) {
+Recovered recover_core(StoredState stored, ServerEpoch epoch, std::int64_t amnesty_ms, Now now) {
   Recovered recovered;
   Core& core = recovered.core;
   core.epoch = epoch;
@@ -264,9 +303,9 @@ Recovered recover_core(const StoredState& stored, ServerEpoch epoch, std::int64_
     worker.last_word_wall_ms = row.seen_ms;
   }
   Rebuilder rebuilder(stored, core, now);
-  for (const JobRow& row : stored.jobs) rebuilder.rebuild_job(row, recovered.warnings);
-  for (const EventRow& row : stored.events) {
-    if (Job* job = find_job(core, row.job)) job->events.push_back(row);
+  for (JobRow& row : stored.jobs) rebuilder.rebuild_job(row, recovered.warnings);
+  for (EventRow& row : stored.events) {
+    if (Job* job = find_job(core, row.job)) job->events.push_back(std::move(row));
   }
   for (const AttemptRow& row : stored.attempts) {
     if (row.checkpoint_state == "dropping") core.dropping[row.ref] = {WorkerId{row.worker}};

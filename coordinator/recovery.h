@@ -17,7 +17,6 @@ struct Recovered {
   std::vector<std::string> warnings;
 };
 
-Recovered recover_core(const StoredState& stored, ServerEpoch epoch, std::int64_t amnesty_ms,
-                       Now now);
+Recovered recover_core(StoredState stored, ServerEpoch epoch, std::int64_t amnesty_ms, Now now);
 
 }  // namespace nightshift

@@ -20,7 +20,7 @@ namespace asio = boost::asio;
 
 namespace {
 
-constexpr int queue_max = 1'000;                 // messages of one peer that ZeroMQ holds, each way
+constexpr int queue_max = 4'000;  // messages of one peer that ZeroMQ holds, each way
 constexpr std::int64_t frame_bytes_slack = 1 << 20;   // a little too much is answered
 constexpr std::size_t received_per_turn_max = 2'000;
 constexpr int heartbeat_ms = 5'000;              // ZMTP pings: a dead connection is noticed

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <charconv>
-#include <limits>
-#include <map>
+#include <cstdlib>
 
 #include "coordinator/sqlite_store_impl.h"
 
@@ -40,6 +39,12 @@ std::vector<int> devices_of(const std::string& text) {
   return devices;
 }
 
+// So that a large vector is not made again and again while it grows.
+std::size_t row_count(SqliteDb& db, const char* sql) {
+  const Result<std::string> count = db.query_text(sql, "count rows");
+  return count.ok() ? std::strtoull(count->c_str(), nullptr, 10) : 0;
+}
+
 AttemptRef ref_at(const SqliteStatement& row, int column) {
   return {{row.integer(column)}, row.text(column + 1), {small(row, column + 2)}};
 }
@@ -71,6 +76,7 @@ Status SqliteStore::load_jobs(StoredState& state) {
 }
 
 Status SqliteStore::load_stages(StoredState& state) {
+  state.stages.reserve(row_count(db_, "SELECT count(*) FROM stages"));
   return each_row(db_,
                   "SELECT job, name, state, attempt, base_attempt, worker, key, retry_reason, "
                   "reuse_reason, no_reuse, not_before_ms, result_job, result_stage, "
@@ -94,6 +100,7 @@ Status SqliteStore::load_stages(StoredState& state) {
 }
 
 Status SqliteStore::load_attempts(StoredState& state) {
+  state.attempts.reserve(row_count(db_, "SELECT count(*) FROM attempts"));
   return each_row(db_,
                   "SELECT job, stage, attempt, worker, device_class, assigned_ms, started_ms, "
                   "ended_ms, elapsed_ms, peak_memory_bytes, progress_done, outcome, reason, "
@@ -126,11 +133,13 @@ Status SqliteStore::load_attempts(StoredState& state) {
 }
 
 Status SqliteStore::load_measured(StoredState& state) {
-  std::map<AttemptRef, AttemptRow*> attempts;
-  for (AttemptRow& attempt : state.attempts) attempts[attempt.ref] = &attempt;
-  const auto owner = [&](const SqliteStatement& row) {
-    const auto found = attempts.find(ref_at(row, 0));
-    return found == attempts.end() ? nullptr : found->second;
+  // Attempts and what they measured come in the same order: one walk for each table.
+  auto attempt_at = state.attempts.begin();
+  const auto owner = [&](const SqliteStatement& row) -> AttemptRow* {
+    const AttemptRef ref = ref_at(row, 0);
+    while (attempt_at != state.attempts.end() && attempt_at->ref < ref) ++attempt_at;
+    const bool found = attempt_at != state.attempts.end() && attempt_at->ref == ref;
+    return found ? &*attempt_at : nullptr;
   };
   NS_TRY(each_row(db_,
                   "SELECT job, stage, attempt, name, value, unit, task_group, model FROM metrics "
@@ -141,6 +150,7 @@ Status SqliteStore::load_measured(StoredState& state) {
                     attempt->metrics.push_back(
                         {row.text(3), row.number(4), row.text(5), row.text(6), row.text(7)});
                   }));
+  attempt_at = state.attempts.begin();
   NS_TRY(each_row(db_,
                   "SELECT job, stage, attempt, name, limit_text, limit_value, measured, at_least, "
                   "pass, detail FROM red_lines ORDER BY job, stage, attempt, position",
@@ -151,6 +161,7 @@ Status SqliteStore::load_measured(StoredState& state) {
                                                   row.number(6), row.integer(7) != 0,
                                                   row.integer(8) != 0, row.text(9)});
                   }));
+  attempt_at = state.attempts.begin();
   return each_row(db_,
                   "SELECT job, stage, attempt, text FROM notes "
                   "ORDER BY job, stage, attempt, position",
@@ -160,18 +171,21 @@ Status SqliteStore::load_measured(StoredState& state) {
                   });
 }
 
+// The last ones of each job by its index: a walk over all of them would cost as much as the rest.
 Status SqliteStore::load_events(StoredState& state) {
   SqliteStatement statement;
-  NS_TRY(statement.prepare(
-      db_,
-      "SELECT job, at_ms, text FROM (SELECT id, job, at_ms, text, row_number() OVER "
-      "(PARTITION BY job ORDER BY id DESC) AS age FROM events) WHERE age <= ? ORDER BY id"));
-  statement.bind(options_.events_per_job_max);
-  while (true) {
-    NS_TRY_ASSIGN(const bool found, statement.step("load events"));
-    if (!found) return {};
-    state.events.push_back({{statement.integer(0)}, statement.integer(1), statement.text(2)});
+  NS_TRY(statement.prepare(db_,
+                           "SELECT job, at_ms, text FROM (SELECT id, job, at_ms, text FROM events "
+                           "WHERE job = ? ORDER BY id DESC LIMIT ?) ORDER BY id"));
+  for (const JobRow& job : state.jobs) {
+    statement.bind(job.job.value, options_.events_per_job_max);
+    while (true) {
+      NS_TRY_ASSIGN(const bool found, statement.step("load events"));
+      if (!found) break;
+      state.events.push_back({{statement.integer(0)}, statement.integer(1), statement.text(2)});
+    }
   }
+  return {};
 }
 
 Status SqliteStore::load_workers(StoredState& state) {

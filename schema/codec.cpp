@@ -14,12 +14,23 @@ std::string range_text(std::int64_t min, std::int64_t max) {
 
 // ---- Writer ---------------------------------------------------------------------------------
 
-void Writer::name(const char* key, const std::string& value) { out_[key] = to_utf8(value); }
+void Writer::put(const char* key, Json value) {
+  const bool is_nothing = value.is_number()    ? value == 0
+                          : value.is_boolean() ? value == false
+                          : value.is_string()  ? value.get_ref<const std::string&>().empty()
+                                               : value.empty();
+  if (std::exchange(may_miss_, false) && is_nothing) return;
+  out_[key] = std::move(value);
+}
+
+void Writer::name(const char* key, const std::string& value) {
+  put(key, to_utf8(value));
+}
 void Writer::stage_name(const char* key, const std::string& value) { name(key, value); }
 void Writer::text(const char* key, const std::string& value, std::size_t) { name(key, value); }
 
 void Writer::prose(const char* key, const std::string& value, std::size_t bytes_max) {
-  out_[key] = clip_utf8(value, bytes_max);
+  put(key, clip_utf8(value, bytes_max));
 }
 
 void Writer::bytes(const char* key, const std::string& value, std::size_t) {
@@ -27,25 +38,30 @@ void Writer::bytes(const char* key, const std::string& value, std::size_t) {
 }
 
 void Writer::integer(const char* key, std::int64_t value, std::int64_t, std::int64_t) {
-  out_[key] = value;
+  put(key, value);
 }
 
-void Writer::number(const char* key, double value) { out_[key] = value; }
-void Writer::flag(const char* key, bool value) { out_[key] = value; }
+void Writer::number(const char* key, double value) {
+  put(key, value);
+}
+void Writer::flag(const char* key, bool value) {
+  put(key, value);
+}
 
 void Writer::json_text(const char* key, const std::string& value) {
   Result<Json> parsed = parse_json(value, key);
   // Text that is no JSON is our own bug; as a string the other side refuses it with the key.
-  out_[key] = parsed ? std::move(*parsed) : Json(to_utf8(value));
+  put(key, parsed ? std::move(*parsed) : Json(to_utf8(value)));
 }
 
 void Writer::names(const char* key, const std::vector<std::string>& value, std::size_t) {
-  Json& array = out_[key] = Json::array();
+  Json array = Json::array();
   for (const std::string& item : value) array.push_back(to_utf8(item));
+  put(key, std::move(array));
 }
 
 void Writer::integers(const char* key, const std::vector<int>& value, std::int64_t, std::int64_t) {
-  out_[key] = value;
+  put(key, value);
 }
 
 void Writer::stage_names(const char* key, const std::vector<std::string>& value) {
@@ -54,13 +70,15 @@ void Writer::stage_names(const char* key, const std::vector<std::string>& value)
 
 void Writer::text_map(const char* key, const std::map<std::string, std::string>& value,
                       std::size_t) {
-  Json& object = out_[key] = Json::object();
+  Json object = Json::object();
   for (const auto& [name, text] : value) object[to_utf8(name)] = to_utf8(text);
+  put(key, std::move(object));
 }
 
 void Writer::number_map(const char* key, const std::map<std::string, double>& value) {
-  Json& object = out_[key] = Json::object();
+  Json object = Json::object();
   for (const auto& [name, number] : value) object[to_utf8(name)] = number;
+  put(key, std::move(object));
 }
 
 // ---- Reader ---------------------------------------------------------------------------------

@@ -38,9 +38,16 @@ class Writer {
   template <class T>
   using ref = const T&;
 
+  // Sparse: a value of a key marked may_miss() that is 0, false or empty is left out, as long as
+  // the struct's own default is the same; a lenient reader understands both.
+  explicit Writer(bool sparse = false) : sparse_(sparse) {}
+
   Json take() { return std::move(out_); }
 
-  Writer& may_miss() { return *this; }
+  Writer& may_miss() {
+    may_miss_ = sparse_;
+    return *this;
+  }
   void name(const char* key, const std::string& value);
   void stage_name(const char* key, const std::string& value);
   void text(const char* key, const std::string& value,
@@ -65,34 +72,43 @@ class Writer {
 
   template <class E, class From>
   void choice(const char* key, E value, const char* (*to)(E), From) {
-    out_[key] = to(value);
+    put(key, to(value));
   }
   template <class E, class From>
   void optional_choice(const char* key, const std::optional<E>& value, const char* (*to)(E), From) {
-    if (value) out_[key] = to(*value);
+    if (value) put(key, to(*value));
+    may_miss_ = false;
   }
   template <class T>
   void object(const char* key, const T& value) {
-    Writer inner;
+    const bool may_miss = std::exchange(may_miss_, false);
+    Writer inner(sparse_);
     fields(inner, value);
-    out_[key] = inner.take();
+    may_miss_ = may_miss;
+    put(key, inner.take());
   }
   template <class T>
   void optional(const char* key, const std::optional<T>& value) {
     if (value) object(key, *value);
+    may_miss_ = false;
   }
   template <class T>
   void list(const char* key, const std::vector<T>& value) {
-    Json& array = out_[key] = Json::array();
+    Json array = Json::array();
     for (const T& item : value) {
-      Writer inner;
+      Writer inner(sparse_);
       fields(inner, item);
       array.push_back(inner.take());
     }
+    put(key, std::move(array));
   }
 
  private:
+  void put(const char* key, Json value);
+
   Json out_ = Json::object();
+  bool sparse_ = false;
+  bool may_miss_ = false;
 };
 
 // What the readers of one text or body share.
@@ -172,6 +188,7 @@ class Reader {
     value.clear();
     const Json* found = find_array(key);
     if (!found) return;
+    value.reserve(found->size());
     for (std::size_t i = 0; i < found->size() && ok(); ++i) {
       Reader inner((*found)[i], state_, this, key, i);
       if (inner.ok()) fields(inner, value.emplace_back());
@@ -203,8 +220,8 @@ class Reader {
 };
 
 template <class T>
-Json write_object(const T& value) {
-  Writer writer;
+Json write_object(const T& value, bool sparse = false) {
+  Writer writer(sparse);
   fields(writer, value);
   return writer.take();
 }

@@ -63,13 +63,13 @@ void fields(A& a, codec::Ref<A, RedLineResult> m) {
 
 template <class A>
 void fields(A& a, codec::Ref<A, ResourceSpec> m) {
-  a.integer("gpu", m.gpu, 0, codec::count_max);
+  a.may_miss().integer("gpu", m.gpu, 0, codec::count_max);
   a.may_miss().integer("gpu_share_percent", m.gpu_share_percent, 0, 99);
-  a.integer("memory_bytes", m.memory_bytes);
-  a.integer("cores", m.cores, 0, codec::count_max);
+  a.may_miss().integer("memory_bytes", m.memory_bytes);
+  a.may_miss().integer("cores", m.cores, 0, codec::count_max);
   a.may_miss().flag("exclusive", m.exclusive);
-  a.names("labels", m.labels);
-  a.text("temp", m.temp, codec::path_bytes_max);
+  a.may_miss().names("labels", m.labels);
+  a.may_miss().text("temp", m.temp, codec::path_bytes_max);
 }
 
 template <class A>

@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -162,6 +163,7 @@ class Crew {
       hello.resources.slots = slots;
       hellos_.push_back(hello);
       epochs_.push_back(0);
+      unanswered_.emplace_back();
       peers_.back()->send(hello);
     }
   }
@@ -205,6 +207,11 @@ class Crew {
       beat.server_epoch = epochs_[i];
       if (epochs_[i] != 0) peers_[i]->send(beat);
     }
+    if (now < next_report_) return;  // what a full queue dropped is said again, as workers do
+    next_report_ = now + 10;
+    for (std::size_t i = 0; i < peers_.size(); ++i) {
+      for (const auto& [ref, finished] : unanswered_[i]) peers_[i]->send(finished);
+    }
   }
   void answer(std::size_t i, const Message& message) {
     if (const auto* welcome = std::get_if<WorkerWelcome>(&message)) {
@@ -221,10 +228,11 @@ class Crew {
       finished.elapsed_ms = 1;
       finished.checkpoint = CheckpointInfo{"/c/" + to_string(assign->ref), "0123456789abcdef", 1};
       peers_[i]->send(finished);
+      unanswered_[i].insert_or_assign(assign->ref, finished);
     } else if (const auto* commit = std::get_if<CommitCheckpoint>(&message)) {
       peers_[i]->send(CheckpointCommitted{commit->ref, true, ""});
-    } else if (std::holds_alternative<AttemptAcknowledged>(message)) {
-      done += 1;
+    } else if (const auto* stored = std::get_if<AttemptAcknowledged>(&message)) {
+      if (unanswered_[i].erase(stored->ref) > 0) done += 1;
     }
   }
 
@@ -233,7 +241,9 @@ class Crew {
   std::vector<std::unique_ptr<Peer>> peers_;
   std::vector<WorkerHello> hellos_;
   std::vector<std::int64_t> epochs_;
+  std::vector<std::map<AttemptRef, AttemptFinished>> unanswered_;
   double next_beat_ = 0;
+  double next_report_ = seconds(CLOCK_MONOTONIC) + 10;
 };
 
 }  // namespace nightshift::bench
