@@ -27,6 +27,8 @@ class Engine {
 
   // Loads the store and starts a new epoch.
   Status open(Now now);
+  // The store's upkeep, when there is nothing else to do.
+  Status rest() { return healthy_ ? store_.rest() : Status(); }
   bool healthy() const { return healthy_; }
 
   const Core& core() const { return core_; }

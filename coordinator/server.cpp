@@ -75,6 +75,7 @@ struct Server::Loop {
   bool is_waiting = false;                       // for the descriptor
   bool is_posted = false;                        // a turn follows at once
   bool is_stopping = false;
+  std::int64_t messages_at_tick = 0;
 
   Loop(const Home& home_, Store& store, const Clock& clock_, ServerOptions options_,
        Desk::LogLine log_)
@@ -104,6 +105,7 @@ struct Server::Loop {
   void handle_waiting(Now now);
   void handle(const std::string& peer, const Incoming& message, Now now);
   void send(const Letter& letter);
+  void rest_when_idle();
   void wait_for_more();
   void wait_for_tick();
   void begin_stop(const std::string& why);
@@ -219,6 +221,7 @@ void Server::Loop::turn(bool is_tick) {
     handle_waiting(now);
     if (is_tick) desk.on_tick(now);
     for (const Letter& letter : desk.end_turn(now)) send(letter);
+    if (is_tick) rest_when_idle();
   } catch (const zmq::error_t& failed) {
     log(fmt::format("event=socket_failed error={}", quoted(failed.what())));
   }
@@ -228,6 +231,14 @@ void Server::Loop::turn(bool is_tick) {
     return;
   }
   wait_for_more();
+}
+
+void Server::Loop::rest_when_idle() {
+  const std::int64_t messages = desk.counters().messages;
+  if (std::exchange(messages_at_tick, messages) != messages) return;
+  if (const Status rested = engine.rest(); !rested.ok()) {
+    log(fmt::format("event=store_upkeep_failed error={}", quoted(rested.error().line())));
+  }
 }
 
 void Server::Loop::receive() {
@@ -258,9 +269,11 @@ void Server::Loop::take_in(std::string peer, Incoming message) {
 }
 
 void Server::Loop::handle_waiting(Now now) {
+  const std::size_t at_once = std::max(options.peer_messages_per_turn,
+                                       received_per_turn_max / (inboxes.size() + 1));
   for (auto it = inboxes.begin(); it != inboxes.end();) {
     Inbox& inbox = it->second;
-    for (std::size_t i = 0; i < options.peer_messages_per_turn && !inbox.waiting.empty(); ++i) {
+    for (std::size_t i = 0; i < at_once && !inbox.waiting.empty(); ++i) {
       const Incoming message = std::move(inbox.waiting.front());
       inbox.waiting.pop_front();
       inbox.bytes -= message.bytes();

@@ -30,7 +30,7 @@ struct ServerOptions {
   bool handle_signals = true;      // SIGTERM, SIGINT end the loop after its turn
   std::int64_t tick_ms = 200;
   std::size_t peer_messages_per_turn = 64;
-  std::size_t peer_messages_waiting_max = 512;
+  std::size_t peer_messages_waiting_max = 8'192;
   std::size_t peer_bytes_waiting_max = 128u << 20;
 };
 

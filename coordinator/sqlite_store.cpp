@@ -15,6 +15,8 @@ Status set_pragmas(SqliteDb& db, const SqliteOptions& options) {
   NS_TRY(db.set_pragma("journal_mode", "WAL", "wal"));
   NS_TRY(options.synchronous_off ? db.set_pragma("synchronous", "OFF", "0")
                                  : db.set_pragma("synchronous", "FULL", "2"));
+  // SQLite would move the log inside of whichever commit fills it: rest() does it between commits.
+  NS_TRY(db.set_pragma("wal_autocheckpoint", "0", "0"));
   NS_TRY(db.set_pragma("foreign_keys", "ON", "1"));
   NS_TRY(db.set_pragma("busy_timeout", std::to_string(options.busy_timeout_ms),
                        std::to_string(options.busy_timeout_ms)));

@@ -6,6 +6,9 @@ namespace nightshift {
 
 namespace {
 
+constexpr std::size_t changes_worth_moving = 1'000;
+constexpr std::size_t changes_in_log_max = 40'000;   // bounds the log, some 100 MB
+
 // A guarded change of one row must have changed one row.
 Status expect_one(const Result<int>& changed, const std::string& what, const std::string& where) {
   if (!changed.ok()) return changed.error();
@@ -33,7 +36,20 @@ Status SqliteStore::apply(const std::vector<Change>& changes) {
     const Status rolled_back = db_.execute("ROLLBACK", "roll back");
     if (!rolled_back.ok()) return rolled_back;
   }
-  return written;
+  if (!written.ok()) return written;
+  changes_in_log_ += changes.size();
+  // Written is written: that the log could not be moved now is no failure of this commit.
+  if (changes_in_log_ >= changes_in_log_max) [[maybe_unused]] const Status moved = move_log();
+  return {};
+}
+
+Status SqliteStore::rest() {
+  return changes_in_log_ >= changes_worth_moving ? move_log() : Status();
+}
+
+Status SqliteStore::move_log() {
+  changes_in_log_ = 0;
+  return db_.execute("PRAGMA wal_checkpoint(PASSIVE)", "move the write-ahead log into the store");
 }
 
 Status SqliteStore::write_all(const std::vector<Change>& changes) {

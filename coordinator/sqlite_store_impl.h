@@ -17,8 +17,10 @@ class SqliteStore final : public Store {
   Result<ServerEpoch> next_epoch() override;
   Result<StoredState> load() override;
   Status apply(const std::vector<Change>& changes) override;
+  Status rest() override;
 
  private:
+  Status move_log();
   Status write_all(const std::vector<Change>& changes);
   Status write(const JobAdded& change);
   Status write(const JobMoved& change);
@@ -46,6 +48,7 @@ class SqliteStore final : public Store {
 
   SqliteDb db_;
   SqliteOptions options_;
+  std::size_t changes_in_log_ = 0;    // since the write-ahead log was last moved into the file
   SqliteStatement begin_, commit_;
   SqliteStatement insert_job_, move_job_, replace_spec_;
   SqliteStatement insert_stage_, move_stage_;

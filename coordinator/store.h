@@ -196,6 +196,8 @@ class Store {
   virtual Result<StoredState> load() = 0;
   // One transaction. conflict: a guard did not match, nothing was written.
   virtual Status apply(const std::vector<Change>& changes) = 0;
+  // The caller has nothing to do just now: time for upkeep that would hold up a commit.
+  virtual Status rest() { return {}; }
 };
 
 }  // namespace nightshift
