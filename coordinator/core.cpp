@@ -74,7 +74,9 @@ void count_use(Worker& worker, HeldSlot& slot, int sign) {
   worker.used_exclusively += slot.resources.exclusive ? sign : 0;
   const int percent = percent_of(slot.resources);
   if (percent > 0 && slot.gpu_devices.empty()) {
-    for (int device = 0; device < worker.resources.gpu; ++device) slot.gpu_devices.push_back(device);
+    for (int device = 0; device < worker.resources.gpu; ++device) {
+      slot.gpu_devices.push_back(device);
+    }
   }
   for (const int device : slot.gpu_devices) {
     const auto place = static_cast<std::size_t>(device);

@@ -1,8 +1,8 @@
 // Checkpoints on their way from one worker to another, piece by piece. Part of Desk.
 //
-// The worker that wants a checkpoint sets the pace (a few InputRead open at a time); nothing is kept
-// here but who asked whom. A piece that does not come in time is answered with an error, and the
-// asker tries again.
+// The worker that wants a checkpoint sets the pace (a few InputRead open at a time); nothing is
+// kept here but who asked whom. A piece that does not come in time is answered with an error, and
+// the asker tries again.
 #include <fmt/format.h>
 
 #include "coordinator/server_desk.h"

@@ -38,7 +38,7 @@ std::string params_of(const JobSpec& spec, const std::string& stage) {
 }
 
 std::string repository_root() {
-  return std::filesystem::path(__FILE__).parent_path().parent_path().parent_path().string();
+  return std::filesystem::current_path().string();
 }
 
 std::string file_text(const std::string& path) {

@@ -18,6 +18,7 @@ bool fails_at(const std::string& text, const std::string& place, const std::stri
 // The params of the stage, as JSON text.
 std::string params_of(const JobSpec& spec, const std::string& stage);
 const StageSpec& stage_of(const JobSpec& spec, const std::string& stage);
+// Tests run in the repository's root.
 std::string repository_root();
 std::string file_text(const std::string& path);
 

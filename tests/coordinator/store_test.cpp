@@ -228,6 +228,7 @@ TEST_CASE("store: load gives back the last events of each job, oldest first") {
   Folder folder;
   auto opened = open_sqlite_store(folder.file(), {.events_per_job_max = 2});
   REQUIRE(opened.ok());
+  REQUIRE((*opened)->apply({small_job({1}, "1"), small_job({2}, "2")}).ok());
   for (int i = 0; i < 5; ++i) {
     REQUIRE((*opened)->apply({EventAdded{{{1}, i, "one " + std::to_string(i)}},
                               EventAdded{{{2}, i, "two " + std::to_string(i)}}}).ok());

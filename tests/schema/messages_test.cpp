@@ -25,8 +25,8 @@ constexpr Pinned pinned[] = {
     {2, "worker_welcome", "heartbeat_ms lease_ms server_epoch"},
     {3, "heartbeat", "attempts disk_free_bytes server_epoch session temp_free_bytes worker"},
     {4, "assign_attempt",
-     "command environment gpu_devices input_digests order ref retry_reason server_epoch temp wall_limit_ms "
-     "watchdog"},
+     "command environment gpu_devices input_digests order ref retry_reason server_epoch temp "
+     "wall_limit_ms watchdog"},
     {5, "attempt_started", "log_path pid ref"},
     {6, "attempt_finished",
      "checkpoint committed elapsed_ms exit_code log_tail metrics notes outcome peak_memory_bytes "
