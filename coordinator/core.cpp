@@ -224,18 +224,22 @@ void end_back_off(Core& core, StageAt at, std::int64_t mono_ms) {
   enter_ready(core, job, at, stage, mono_ms);
 }
 
-void mark_collected(Core& core, const AttemptRef& made_by, const std::string& key) {
-  const auto mark = [&](StageAt at) {
-    Stage& stage = stage_at(core, at);
-    if (!stage.result || stage.result->from != made_by || !stage.result->checkpoint) return false;
-    stage.result->checkpoint->collected = true;
-    return true;
-  };
-  if (const auto owner = find_stage(core, made_by.stage_ref())) mark(*owner);
-  const auto same = core.done_by_key.find(key);
-  if (same == core.done_by_key.end()) return;
-  std::erase_if(same->second, mark);
-  if (same->second.empty()) core.done_by_key.erase(same);
+void mark_collected(Core& core, const std::set<AttemptRef>& made_by, bool corrupt) {
+  if (made_by.empty()) return;
+  for (auto& [id, job] : core.jobs) {
+    for (std::uint32_t i = 0; i < job.stages.size(); ++i) {
+      Stage& stage = job.stages[i];
+      if (!stage.result || !stage.result->checkpoint || !made_by.contains(stage.result->from)) {
+        continue;
+      }
+      stage.result->checkpoint->collected = true;
+      stage.result->checkpoint->corrupt = corrupt;
+      const auto same = core.done_by_key.find(stage.key);
+      if (same == core.done_by_key.end()) continue;
+      same->second.erase({id, i});
+      if (same->second.empty()) core.done_by_key.erase(same);
+    }
+  }
 }
 
 void count_end(Stage& stage, Outcome outcome, std::int64_t progress_done) {

@@ -37,7 +37,8 @@ struct Checkpoint {
   CheckpointInfo info;
   WorkerId worker;                  // on whose disk
   std::string device_class;         // on what it was measured
-  bool collected = false;           // under the disk quota: its numbers stay, its files do not
+  bool collected = false;           // its numbers stay, its files do not: the disk quota took them
+  bool corrupt = false;             // (then also collected) or they are not what was measured
 };
 
 // What a done, reused or measured stage shows. A reused stage shows another attempt's.
@@ -237,8 +238,10 @@ bool release_delayed(Core& core, std::int64_t mono_ms);
 // A ready stage that waits for its back-off may be placed now.
 void end_back_off(Core& core, StageAt at, std::int64_t mono_ms);
 
-// Its files are about to go: no stage takes it as an equal result any more.
-void mark_collected(Core& core, const AttemptRef& made_by, const std::string& key);
+// Their files are about to go, or corrupt: no stage takes them as an equal result any more. One
+// walk over all stages: a reused one shows another job's checkpoint, under a key which that job may
+// have left behind.
+void mark_collected(Core& core, const std::set<AttemptRef>& made_by, bool corrupt = false);
 
 // Counts the end of an attempt against the budgets: its class, and whether it came further than the
 // ones before. (A lost worker says nothing about the stage; without progress nothing is judged.)

@@ -121,6 +121,14 @@ void on_assign_refused(Turn& turn, const Sender& sender, const AssignRefused& re
     return;
   }
   stage->refused_by.insert(sender.worker);
+  if (!report.corrupt_input.empty() && mark_corrupt(turn, {at.job, report.corrupt_input})) {
+    end_badly(
+        turn, at,
+        {Outcome::error,
+         fmt::format("the checkpoint of {} is corrupt: {}", report.corrupt_input, report.reason),
+         nullptr});
+    return;
+  }
   AttemptEnd end{Outcome::lost,
                  fmt::format("refused by {}: {}", sender.worker.value, report.reason), nullptr};
   end.excused = report.input_missing;

@@ -22,8 +22,6 @@ void drop(Turn& turn, const Worker& worker, const AttemptRef& ref) {
   AttemptRecord* record = record_of(turn.core, ref);
   if (record == nullptr) return;
   record->collected = true;
-  const auto at = find_stage(turn.core, ref.stage_ref());
-  mark_collected(turn.core, ref, stage_at(turn.core, *at).key);
   turn.core.dropping.insert_or_assign(ref, DropOrder{worker.name});
   turn.effects.changes.push_back(CheckpointMoved{ref, "", "dropping"});
   tell(turn, ref.job,
@@ -49,6 +47,7 @@ void collect_checkpoints(Turn& turn) {
     for (auto& [name, worker] : turn.core.workers) {
       if (worker.resources.disk_quota_bytes <= 0) continue;
       const Collection plan = plan_collection(turn.core, worker);
+      mark_collected(turn.core, {plan.refs.begin(), plan.refs.end()});
       for (const AttemptRef& ref : plan.refs) drop(turn, worker, ref);
       const bool is_over = plan.left_bytes > worker.resources.disk_quota_bytes;
       if (is_over && !worker.over_quota_told) {
@@ -62,6 +61,23 @@ void collect_checkpoints(Turn& turn) {
     }
   }
   tell_drops(turn);
+}
+
+bool mark_corrupt(Turn& turn, const StageRef& ref) {
+  const auto at = find_stage(turn.core, ref);
+  const Stage* stage = at ? &stage_at(turn.core, *at) : nullptr;
+  if (stage == nullptr || !has_result(stage->state) || !stage->result->checkpoint) return false;
+  if (stage->result->checkpoint->collected) return stage->result->checkpoint->corrupt;
+  const AttemptRef made_by = stage->result->from;
+  AttemptRecord* record = record_of(turn.core, made_by);
+  if (record == nullptr) return false;
+  record->collected = true;
+  mark_collected(turn.core, {made_by}, true);
+  turn.effects.changes.push_back(CheckpointMoved{made_by, "", "corrupt"});
+  tell(turn, ref.job,
+       fmt::format("event=checkpoint_corrupt stage={} attempt={} worker={}", made_by.stage,
+                   made_by.attempt.value, record->worker.value));
+  return true;
 }
 
 void on_checkpoint_dropped(Turn& turn, const Sender& sender, const CheckpointDropped& report) {

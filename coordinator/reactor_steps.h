@@ -65,6 +65,9 @@ Worker* note_word(Turn& turn, const WorkerId& worker, const std::string& session
 
 // Looks after disk quotas; part of on_tick.
 void collect_checkpoints(Turn& turn);
+// A worker found that the files are not what their manifest says: a resume makes them again. False:
+// the stage has no checkpoint.
+bool mark_corrupt(Turn& turn, const StageRef& stage);
 
 // Outbox rows for everybody who wants to hear of `event`.
 void notify(Turn& turn, const Job& job, const std::string& event, const std::string& text);

@@ -110,8 +110,11 @@ Result<AttemptRecord> make_record(AttemptRow& row) {
 StageResult make_result(const AttemptRow& row) {
   StageResult result{row.ref, std::nullopt, row.metrics, row.red_lines, row.notes};
   if (row.checkpoint) {
-    result.checkpoint = {*row.checkpoint, {row.worker}, row.device_class,
-                         !row.checkpoint_state.empty()};
+    result.checkpoint = {*row.checkpoint,
+                         {row.worker},
+                         row.device_class,
+                         !row.checkpoint_state.empty(),
+                         row.checkpoint_state == "corrupt"};
   }
   return result;
 }

@@ -97,12 +97,15 @@ class Planner {
   ResumeStep judge_unchanged(std::uint32_t i, const Stage& stage) {
     const std::string& name = spec_.stages[i].name;
     if (has_result(stage.state) && is_collected(stage)) {
+      const bool is_corrupt = stage.result->checkpoint->corrupt;
       if (wanted_.contains(i)) {
-        return {name, true, "its checkpoint was collected under the disk quota"};
+        return {name, true,
+                fmt::format("its checkpoint {}",
+                            is_corrupt ? "is corrupt" : "was collected under the disk quota")};
       }
       return {name, false,
-              fmt::format("{}, key unchanged (its checkpoint was collected, nothing needs it)",
-                          to_string(stage.state))};
+              fmt::format("{}, key unchanged (its checkpoint {}, nothing needs it)",
+                          to_string(stage.state), is_corrupt ? "is corrupt" : "was collected")};
     }
     if (has_result(stage.state)) {
       const std::string& path = stage.result->checkpoint->info.path;

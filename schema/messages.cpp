@@ -136,6 +136,7 @@ void fields(A& a, Ref<A, AssignRefused> m) {
   a.object("ref", m.ref);
   a.prose("reason", m.reason);
   a.flag("input_missing", m.input_missing);
+  a.text("corrupt_input", m.corrupt_input);
 }
 
 template <class A>

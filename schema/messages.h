@@ -130,6 +130,7 @@ struct AssignRefused {
   AttemptRef ref;
   std::string reason;
   bool input_missing = false;             // an input could not be fetched: nobody's failure
+  std::string corrupt_input;              // stage whose checkpoint is not what its manifest says
 };
 // A worker without the checkpoint of `input` (a stage that `ref` needs) asks for a piece of one of
 // its files. The coordinator asks the worker that has it (CheckpointRead) and passes the answer on.

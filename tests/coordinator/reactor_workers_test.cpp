@@ -361,3 +361,45 @@ TEST_CASE("watchdog: too little disk ends the attempt as disk, unknown is no ala
     CHECK(is_stopped == (free == std::int64_t{9} << 30));
   }
 }
+
+TEST_CASE("reactor: an attempt that fetches its inputs is answered for, and has not started") {
+  World world;
+  world.hello("box");
+  const JobId job = world.submit(dag("a"));
+  const AttemptRef ref{job, "a", {1}};
+  AttemptPulse pulse;
+  pulse.ref = ref;
+  pulse.preparing = true;
+  for (int second = 0; second < 200; ++second) {  // longer than any order waits for its answer
+    world.pass(1'000);
+    world.heartbeat("box", {pulse});
+    world.tick();
+  }
+  CHECK(world.states(job) == "a assigned");
+  world.restart();
+  world.hello("box", 1, {{ref, false, true}});
+  CHECK(world.states(job) == "a assigned");
+  world.started("box", ref);
+  CHECK(world.states(job) == "a running");
+}
+
+TEST_CASE("reactor: an input that is away costs no retry, also over a restart") {
+  World world;
+  world.hello("box");
+  const JobId job = world.submit(dag("a"));
+  AssignRefused refused;
+  refused.reason = "worker far, which has the checkpoint, is away";
+  refused.input_missing = true;
+  for (int attempt = 1; attempt <= 6; ++attempt) {
+    refused.ref = {job, "a", {attempt}};
+    world.run([&](Turn& turn) { on_assign_refused(turn, world.from("box"), refused); });
+    REQUIRE(world.stage(job, "a").state == StageState::ready);
+    if (attempt == 3) {
+      world.restart();
+      world.hello("box");
+    }
+    world.live_on(35'000, {"box"});
+    REQUIRE(world.stage(job, "a").state == StageState::assigned);
+  }
+  CHECK(world.stage(job, "a").ended[static_cast<std::size_t>(Outcome::lost)] == 0);
+}

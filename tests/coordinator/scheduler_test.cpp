@@ -235,3 +235,61 @@ TEST_CASE("scheduler: outside its night window a job waits, and what cannot end 
   const Explanation late = explain_stage(core, options, {job, 1}, world.now);
   CHECK(late.reasons.front() == "would not end before the deadline: asks 40 min, 25 min left");
 }
+
+TEST_CASE("scheduler: shares of a GPU go to the fullest device that has them") {
+  World world;
+  JobSpec spec = dag("a\nb\nc\nd");
+  stage_of(spec, "a").resources.gpu_share_percent = 30;
+  stage_of(spec, "b").resources.gpu_share_percent = 60;
+  stage_of(spec, "c").resources.gpu = 1;
+  stage_of(spec, "d").resources.gpu_share_percent = 20;
+  const JobId job = world.submit(spec);
+  world.hello("box", 8, {}, "s1", with_gpu(2));
+  CHECK(ordered(world) == "1/a 1/b 1/c");
+  const Worker& box = world.core().workers.at({"box"});
+  CHECK(box.used_gpu_percent == std::vector<int>{90, 100});
+  CHECK(box.held.at({job, "b", {1}}).gpu_devices == std::vector<int>{0});
+  CHECK(box.held.at({job, "c", {1}}).gpu_devices == std::vector<int>{1});
+  CHECK(reasons(world, job, "d") == "worker box: needs 20 % of a gpu, has no such share free of 2");
+  world.complete("box", {job, "a", {1}});
+  CHECK(box.held.at({job, "d", {1}}).gpu_devices == std::vector<int>{0});
+  const AssignAttempt* order = world.last_sent<AssignAttempt>();
+  REQUIRE(order != nullptr);
+  CHECK(order->gpu_devices == std::vector<int>{0});
+}
+
+TEST_CASE("scheduler: devices stay given over a restart of the coordinator") {
+  World world;
+  JobSpec spec = dag("a\nb\nc");
+  for (StageSpec& stage : spec.stages) stage.resources.gpu = 1;
+  const JobId job = world.submit(spec);
+  world.hello("box", 8, {}, "s1", with_gpu(2));
+  world.started("box", {job, "a", {1}});
+  world.started("box", {job, "b", {1}});
+  world.restart();
+  world.hello("box", 8, {{{job, "a", {1}}}, {{job, "b", {1}}}}, "s1", with_gpu(2));
+  const Worker& box = world.core().workers.at({"box"});
+  CHECK(box.held.at({job, "b", {1}}).gpu_devices == std::vector<int>{1});
+  CHECK(world.stage(job, "c").state == StageState::ready);
+  world.complete("box", {job, "b", {1}});
+  CHECK(box.held.at({job, "c", {1}}).gpu_devices == std::vector<int>{1});
+}
+
+TEST_CASE("scheduler: an exclusive stage has the worker for itself") {
+  World world;
+  JobSpec spec = dag("a\nalone\nz");
+  stage_of(spec, "alone").resources.exclusive = true;
+  stage_of(spec, "alone").resources.gpu_share_percent = 0;
+  const JobId job = world.submit(spec);
+  world.hello("box", 4);
+  CHECK(ordered(world) == "1/a 1/z");
+  CHECK(reasons(world, job, "alone") ==
+        "worker box: wants the worker for itself, 1/a#1 runs there");
+  world.complete("box", {job, "a", {1}});
+  world.complete("box", {job, "z", {1}});
+  CHECK(world.stage(job, "alone").state == StageState::assigned);
+  const JobId next = world.submit(dag("after"));
+  CHECK(reasons(world, next, "after") == "worker box: has 1/alone#1 for itself");
+  world.complete("box", {job, "alone", {1}});
+  CHECK(world.stage(next, "after").state == StageState::assigned);
+}

@@ -35,7 +35,7 @@ constexpr Pinned pinned[] = {
     {8, "checkpoint_committed", "ok reason ref"},
     {9, "attempt_acknowledged", "accepted ref"},
     {10, "stop_attempt", "outcome reason ref"},
-    {11, "assign_refused", "input_missing reason ref"},
+    {11, "assign_refused", "corrupt_input input_missing reason ref"},
     {12, "log_request", "bytes_max offset ref request"},
     {13, "log_chunk", "bytes error offset ref request size"},
     {14, "worker_shutdown", "reason"},
