@@ -190,7 +190,7 @@ void Agent::on_assign(const AssignAttempt& order, std::int64_t now_ms) {
   }
   if (const std::string why = why_refuse(order); !why.empty()) {
     log("assign_refused", {{"attempt", to_string(order.ref)}, {"why", why}});
-    send(AssignRefused{order.ref, why});
+    send(AssignRefused{order.ref, why, false, ""});
     if (order.server_epoch > epoch_ && !hello_open_) say_hello(now_ms);
     return;
   }

@@ -28,7 +28,7 @@ void Agent::on_prepare_failed(const AttemptRef& ref, const Error& error, std::in
     return;
   }
   attempts_.erase(ref);
-  send(AssignRefused{ref, error.line()});
+  send(AssignRefused{ref, error.line(), false, ""});
 }
 
 void Agent::on_not_started(const AttemptRef& ref, const Error& error) {

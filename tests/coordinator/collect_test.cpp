@@ -88,7 +88,7 @@ TEST_CASE("collect: only as much as the quota asks, what a later run replaced go
   REQUIRE(world.resume(job, "quantize").ok());
   run_all(world, job);  // six checkpoints of nine bytes are 54
   world.tick(1'000);
-  CHECK(dropped(world) == "1/quantize#1 1/evaluate#1");
+  CHECK(dropped(world) == "1/evaluate#1 1/quantize#1");   // told in the order of their names
 }
 
 TEST_CASE("collect: what is pinned stays, and unpinned it goes") {

@@ -198,7 +198,7 @@ TEST_CASE("reactor: a refused order goes to another worker") {
   world.hello("one", 1);
   world.hello("two", 1);
   world.run([&](Turn& turn) {
-    on_assign_refused(turn, world.from("one"), {{job, "a", {1}}, "inputs are missing"});
+    on_assign_refused(turn, world.from("one"), {{job, "a", {1}}, "inputs are missing", false, ""});
   });
   CHECK(world.states(job) == "a ready");
   world.live_on(30'000, {"one", "two"});

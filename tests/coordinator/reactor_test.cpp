@@ -278,7 +278,7 @@ const std::map<std::string, Event>& all_events() {
       {"committed", [](World& w, const AttemptRef& r) { w.committed("box", r); }},
       {"refused",
        [](World& w, const AttemptRef& r) {
-         w.run([&](Turn& turn) { on_assign_refused(turn, w.from("box"), {r, "full"}); });
+         w.run([&](Turn& turn) { on_assign_refused(turn, w.from("box"), {r, "full", false, ""}); });
        }},
       {"cancel", [](World& w, const AttemptRef& r) { (void)w.cancel(r.job, "b").ok(); }},
       {"resume", [](World& w, const AttemptRef& r) { (void)w.resume(r.job).ok(); }},

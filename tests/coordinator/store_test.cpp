@@ -95,7 +95,7 @@ std::vector<Change> finished_a(JobId job) {
   end.red_lines = {{"ttft_ms", "<= 120", 120, 99.5, false, true, "median of 9"}};
   end.notes = {"first", "second \"quoted\" and \xC3\xBC"};
   changes.push_back(ready);
-  changes.push_back(AttemptAdded{ref, "box", "cpu-avx512", 1100});
+  changes.push_back(AttemptAdded{ref, "box", "cpu-avx512", 1100, {}});
   changes.push_back(assigned);
   changes.push_back(AttemptRan{ref, "/log/a.1", 1200});
   changes.push_back(AttemptEnded{end});

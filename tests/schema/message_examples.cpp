@@ -143,7 +143,7 @@ std::vector<Message> message_examples() {
       CheckpointCommitted{example_ref(), true, "it was there"},
       AttemptAcknowledged{example_ref(), false},
       StopAttempt{example_ref(), Outcome::hung, "no progress for 10 min"},
-      AssignRefused{example_ref(), "no free slot", true},
+      AssignRefused{example_ref(), "no free slot", true, "quantize"},
       LogRequest{41, example_ref(), -100, 4096},
       LogChunk{41, example_ref(), 100, 4196, std::string("raw \xff\x00 bytes", 12), "short"},
       WorkerShutdown{"going home"},
