@@ -130,7 +130,7 @@ std::string stage_key(const JobSpec& job, const StageSpec& stage,
   hasher.add_field(stage.kind);
   hasher.add_field(std::to_string(version_of(stage.kind)));
   hasher.add_field(params_text(stage));
-  hasher.add_field(job.model_digest);
+  hasher.add_field(model_digest_of(job, stage));
   add_list(hasher, "inputs", input_contents(stage));
   if (is_measuring_kind(stage.kind)) hasher.add_field(bench_text(job.bench));
   if (judges(stage.kind)) hasher.add_field(red_lines_text(job.red_lines));
@@ -175,7 +175,9 @@ std::string describe_difference(const JobSpec& old_job, const StageSpec& old_sta
   const auto say = [&out](const std::string& text) { out += (out.empty() ? "" : ", ") + text; };
   if (old_stage.kind != new_stage.kind) say("kind " + old_stage.kind + " -> " + new_stage.kind);
   describe_params(old_stage, new_stage, out);
-  if (old_job.model_digest != new_job.model_digest) say("content of the model");
+  if (model_digest_of(old_job, old_stage) != model_digest_of(new_job, new_stage)) {
+    say("content of the model");
+  }
   for (const auto& [path, digest] : new_stage.input_digests) {
     const auto before = old_stage.input_digests.find(path);
     if (before != old_stage.input_digests.end() && before->second != digest) {

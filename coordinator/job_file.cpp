@@ -22,19 +22,10 @@ void read_name(const YamlMap& map, JobSpec& spec) {
   }
 }
 
-void read_model(const YamlMap& map, JobSpec& spec, const JobFileContext& context) {
-  const YamlNode* node = map.node("model");
-  if (!node) return map.problem("model", "is missing", "model: {path: FOLDER}");
-  const YamlMap model(*node, "model", job_file_keys("model"), context.problems);
-  if (node->kind == YamlNode::Kind::scalar || node->kind == YamlNode::Kind::list) return;
-  if (!model.has("path")) return model.problem("path", "is missing", "a Hugging Face folder");
-  context.path(model, "path", spec.model_path);
-}
-
 void read_job(const YamlMap& map, JobSpec& spec, const JobFileContext& context) {
   YamlProblems& problems = context.problems;
   read_name(map, spec);
-  read_model(map, spec, context);
+  read_model(map, spec.model_path, context);
   read_night(map, spec.night, problems);
   read_bench(map, spec.bench, problems);
   read_red_lines(map, spec.red_lines, problems);
@@ -45,10 +36,16 @@ void read_job(const YamlMap& map, JobSpec& spec, const JobFileContext& context) 
   map.whole("priority", spec.priority, -1000, 1000);
   const std::vector<StageDraft> drafts = read_stages(map, spec, context);
   if (drafts.empty()) return;
-  spec.stages = order_stages(drafts, problems);
-  // A circle would make "comes before" meaningless.
-  if (!spec.stages.empty())
-    check_measurable(drafts, spec.red_lines, map.place("red_lines"), problems);
+  const std::optional<DraftNeeds> needs = resolve_needs(drafts, problems);
+  if (!needs) return;
+  const std::vector<std::uint32_t> order = order_stages(drafts, *needs, problems);
+  if (order.empty()) return;  // in a circle nothing comes before anything
+  check_measurable(drafts, *needs, order, spec, map.place("red_lines"), problems);
+  spec.stages.reserve(order.size());
+  for (const std::uint32_t at : order) {
+    StageSpec& stage = spec.stages.emplace_back(drafts[at].spec);
+    for (const std::uint32_t need : (*needs)[at]) stage.needs.push_back(drafts[need].spec.name);
+  }
 }
 
 }  // namespace

@@ -1,98 +1,95 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
-#include <set>
+#include <functional>
+#include <queue>
 
 #include "coordinator/job_file_stages.h"
 #include "coordinator/yaml_reader.h"
-#include "schema/text.h"
 
 namespace nightshift {
 namespace {
 
-using Index = std::map<std::string, std::size_t>;
-
-Index index_of(const std::vector<StageDraft>& drafts) {
-  Index index;
-  for (std::size_t i = 0; i < drafts.size(); ++i) index.emplace(drafts[i].spec.name, i);
-  return index;
-}
-
-bool check_names(const std::vector<StageDraft>& drafts, const Index& index,
-                 YamlProblems& problems) {
-  std::vector<std::string> names;
-  for (const StageDraft& draft : drafts) names.push_back(draft.spec.name);
-  bool fine = true;
-  for (const StageDraft& draft : drafts) {
-    for (const auto& [needed, place] : draft.needs) {
-      if (index.contains(needed)) continue;
-      fine = false;
-      problems.add(place, fmt::format("stages.{}.needs: there is no stage `{}`", draft.spec.name,
-                                      clip_utf8(needed, 60)),
-                   suggestion(needed, names));
-    }
-  }
-  return fine;
-}
-
-// Depth first over needs; `path` is the way from the first stage to this one.
+// Depth first over needs, with the way from the first stage to this one kept by hand: a chain may
+// be as long as a job.
 class CycleSearch {
  public:
-  CycleSearch(const std::vector<StageDraft>& drafts, const Index& index, YamlProblems& problems)
-      : drafts_(drafts), index_(index), problems_(problems), marks_(drafts.size(), Mark::fresh) {}
+  CycleSearch(const std::vector<StageDraft>& drafts, const DraftNeeds& needs,
+              YamlProblems& problems)
+      : drafts_(drafts), needs_(needs), problems_(problems), marks_(drafts.size(), Mark::fresh) {}
 
-  bool none() {
-    for (std::size_t i = 0; i < drafts_.size(); ++i) visit(i);
-    return none_;
+  void run() {
+    for (std::uint32_t i = 0; i < drafts_.size(); ++i) {
+      if (marks_[i] == Mark::fresh) walk(i);
+      if (reported_ == reports_max) return;
+    }
   }
 
  private:
   enum class Mark { fresh, open, closed };
+  struct Step {
+    std::uint32_t at = 0;
+    std::size_t next = 0;  // which of its needs comes next
+  };
+  // A circle in a matrix is one mistake and as many circles as stages.
+  static constexpr int reports_max = 10;
+  static constexpr std::size_t names_max = 20;
 
-  void visit(std::size_t at) {
-    if (marks_[at] != Mark::fresh) return;
-    marks_[at] = Mark::open;
-    path_.push_back(at);
-    for (const auto& [needed, place] : drafts_[at].needs) {
-      const auto it = index_.find(needed);
-      if (it == index_.end()) continue;
-      if (marks_[it->second] == Mark::open) report(it->second, place);
-      visit(it->second);
+  void walk(std::uint32_t from) {
+    enter(from);
+    while (!path_.empty()) {
+      Step& step = path_.back();
+      if (step.next == needs_[step.at].size()) {
+        marks_[step.at] = Mark::closed;
+        path_.pop_back();
+        continue;
+      }
+      const std::uint32_t need = needs_[step.at][step.next++];
+      if (marks_[need] == Mark::open && reported_ < reports_max) report(need);
+      if (marks_[need] == Mark::fresh) enter(need);
     }
-    path_.pop_back();
-    marks_[at] = Mark::closed;
   }
 
-  void report(std::size_t first, YamlPlace place) {
-    none_ = false;
+  void enter(std::uint32_t at) {
+    marks_[at] = Mark::open;
+    path_.push_back({at, 0});
+  }
+
+  void report(std::uint32_t first) {
+    ++reported_;
+    const auto begin = std::find_if(path_.begin(), path_.end(),
+                                    [first](const Step& step) { return step.at == first; });
+    const auto length = static_cast<std::size_t>(path_.end() - begin);
     std::string text;
-    const auto begin = std::find(path_.begin(), path_.end(), first);
-    for (auto it = begin; it != path_.end(); ++it) text += drafts_[*it].spec.name + " -> ";
+    for (std::size_t i = 0; i < length; ++i) {
+      if (length > names_max && i == names_max / 2) {
+        const std::size_t left_out = length - names_max;
+        text += fmt::format("({} more) -> ", left_out);
+        i += left_out;
+      }
+      text += drafts_[(begin + static_cast<std::ptrdiff_t>(i))->at].spec.name + " -> ";
+    }
     text += drafts_[first].spec.name;
-    problems_.add(place, "stages need each other in a circle: " + text,
+    problems_.add(place_of_need(path_.back().at, first),
+                  "stages need each other in a circle: " + text,
                   "each needs the next one; take one `needs` away");
   }
 
+  // Where in the file `stage` says that it needs `need`.
+  YamlPlace place_of_need(std::uint32_t stage, std::uint32_t need) const {
+    for (const auto& [name, place] : drafts_[stage].needs) {
+      if (name == drafts_[need].spec.name || name == drafts_[need].title) return place;
+    }
+    return drafts_[stage].place;
+  }
+
   const std::vector<StageDraft>& drafts_;
-  const Index& index_;
+  const DraftNeeds& needs_;
   YamlProblems& problems_;
   std::vector<Mark> marks_;
-  std::vector<std::size_t> path_;
-  bool none_ = true;
+  std::vector<Step> path_;
+  int reported_ = 0;
 };
-
-// Whether `at` or anything that it needs is of this kind.
-bool comes_from(const std::vector<StageDraft>& drafts, const Index& index, std::size_t at,
-                const std::string& kind, std::set<std::size_t>& seen) {
-  if (!seen.insert(at).second) return false;
-  if (drafts[at].spec.kind == kind) return true;
-  for (const auto& [needed, place] : drafts[at].needs) {
-    const auto it = index.find(needed);
-    if (it != index.end() && comes_from(drafts, index, it->second, kind, seen)) return true;
-  }
-  return false;
-}
 
 bool compares_with_baseline(const RedLines& lines) {
   for (const auto* limit : {&lines.throughput_tok_s, &lines.ttft_ms, &lines.tpot_ms,
@@ -110,7 +107,7 @@ bool has_any(const RedLines& lines) {
 void check_accuracy_groups(const StageDraft& draft, const RedLines& lines,
                            YamlProblems& problems) {
   if (lines.accuracy_drop.empty()) return;
-  const std::string name = "stages." + draft.spec.name;
+  const std::string name = "stages." + draft.title;
   if (draft.evaluation.tasks.empty()) {
     problems.add(draft.place, name + ": red_lines.accuracy_drop is set, but there are no tasks",
                  "add evaluation: {tasks: FILE, groups: {...}}");
@@ -128,51 +125,78 @@ void check_accuracy_groups(const StageDraft& draft, const RedLines& lines,
   }
 }
 
-}  // namespace
-
-std::vector<StageSpec> order_stages(const std::vector<StageDraft>& drafts,
-                                    YamlProblems& problems) {
-  const Index index = index_of(drafts);
-  const bool named = check_names(drafts, index, problems);
-  if (!CycleSearch(drafts, index, problems).none() || !named) return {};
-  std::vector<StageSpec> ordered;
-  std::set<std::string> placed;
-  // At each step the first stage of the file whose needs are placed.
-  while (ordered.size() < drafts.size()) {
-    for (const StageDraft& draft : drafts) {
-      if (placed.contains(draft.spec.name)) continue;
-      const bool ready = std::all_of(draft.needs.begin(), draft.needs.end(), [&](const auto& need) {
-        return placed.contains(need.first);
-      });
-      if (!ready) continue;
-      StageSpec spec = draft.spec;
-      for (const auto& [needed, place] : draft.needs) spec.needs.push_back(needed);
-      placed.insert(spec.name);
-      ordered.push_back(std::move(spec));
-      break;
+// The model of a checkpoint is the model of what it was made from.
+void check_models(const std::vector<StageDraft>& drafts, const DraftNeeds& needs,
+                  const JobSpec& job, YamlProblems& problems) {
+  for (std::size_t i = 0; i < drafts.size(); ++i) {
+    if (drafts[i].spec.kind == "run") continue;
+    const std::string& model = model_path_of(job, drafts[i].spec);
+    for (const std::uint32_t need : needs[i]) {
+      const std::string& other = model_path_of(job, drafts[need].spec);
+      if (model == other) continue;
+      problems.add(drafts[i].place,
+                   fmt::format("stages.{}: works on the model {}, but needs `{}`, which works on "
+                               "{}",
+                               drafts[i].title, model, drafts[need].title, other),
+                   fmt::format("give both the same `model:`; with an axis `model`, both need the "
+                               "axis"));
+      return;
     }
   }
-  return ordered;
 }
 
-void check_measurable(const std::vector<StageDraft>& drafts, const RedLines& lines,
-                      YamlPlace place, YamlProblems& problems) {
+}  // namespace
+
+std::vector<std::uint32_t> order_stages(const std::vector<StageDraft>& drafts,
+                                        const DraftNeeds& needs, YamlProblems& problems) {
+  const std::size_t count = drafts.size();
+  std::vector<std::vector<std::uint32_t>> dependents(count);
+  std::vector<std::size_t> missing(count);
+  // The first stage of the file whose needs are placed comes next.
+  std::priority_queue<std::uint32_t, std::vector<std::uint32_t>, std::greater<>> ready;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    missing[i] = needs[i].size();
+    if (missing[i] == 0) ready.push(i);
+    for (const std::uint32_t need : needs[i]) dependents[need].push_back(i);
+  }
+  std::vector<std::uint32_t> order;
+  order.reserve(count);
+  while (!ready.empty()) {
+    order.push_back(ready.top());
+    ready.pop();
+    for (const std::uint32_t dependent : dependents[order.back()]) {
+      if (--missing[dependent] == 0) ready.push(dependent);
+    }
+  }
+  if (order.size() == count) return order;
+  CycleSearch(drafts, needs, problems).run();
+  return {};
+}
+
+void check_measurable(const std::vector<StageDraft>& drafts, const DraftNeeds& needs,
+                      const std::vector<std::uint32_t>& order, const JobSpec& job, YamlPlace place,
+                      YamlProblems& problems) {
+  check_models(drafts, needs, job, problems);
+  const RedLines& lines = job.red_lines;
   if (!has_any(lines)) {
     problems.warn(place, "no red_lines: whatever comes out is accepted");
     return;
   }
-  const Index index = index_of(drafts);
+  std::vector<char> from_baseline(drafts.size(), 0);
+  for (const std::uint32_t at : order) {
+    from_baseline[at] = drafts[at].spec.kind == "baseline";
+    for (const std::uint32_t need : needs[at]) from_baseline[at] |= from_baseline[need];
+  }
   bool evaluated = false;
   for (std::size_t i = 0; i < drafts.size(); ++i) {
     if (drafts[i].spec.kind != "evaluate") continue;
     evaluated = true;
     check_accuracy_groups(drafts[i], lines, problems);
-    std::set<std::size_t> seen;
-    if (compares_with_baseline(lines) && !comes_from(drafts, index, i, "baseline", seen)) {
+    if (compares_with_baseline(lines) && !from_baseline[i]) {
       problems.add(drafts[i].place,
                    fmt::format("stages.{}: red lines compare with the baseline, but no stage of "
                                "kind baseline comes before it",
-                               drafts[i].spec.name),
+                               drafts[i].title),
                    "add baseline: {} and let the first stage need it");
     }
   }

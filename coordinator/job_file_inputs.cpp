@@ -106,6 +106,8 @@ std::vector<Error> check_job_files(const JobSpec& spec) {
   add(check_zone(spec));
   std::set<std::string> seen;
   for (const StageSpec& stage : spec.stages) {
+    const std::string& model = stage.model_path;
+    if (!model.empty() && seen.insert(model).second) add(check_model(model));
     for (const std::string& path : stage.inputs) {
       if (seen.insert(path).second) add(check_input(path, "stage " + stage.name));
     }
@@ -117,6 +119,14 @@ Status digest_inputs(JobSpec& spec) {
   NS_TRY_ASSIGN(spec.model_digest, hash_folder(spec.model_path));
   std::map<std::string, std::string> known;
   for (StageSpec& stage : spec.stages) {
+    if (!stage.model_path.empty()) {
+      auto model = known.find(stage.model_path);
+      if (model == known.end()) {
+        NS_TRY_ASSIGN(std::string digest, hash_folder(stage.model_path));
+        model = known.emplace(stage.model_path, std::move(digest)).first;
+      }
+      stage.model_digest = model->second;
+    }
     stage.input_digests.clear();
     for (const std::string& path : stage.inputs) {
       auto it = known.find(path);

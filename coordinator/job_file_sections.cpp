@@ -54,6 +54,28 @@ void read_limit(const YamlMap& map, const LineUnit& line, std::optional<Limit>& 
   limit = std::move(*read);
 }
 
+// `gpu: 2` is whole devices, `gpu: 50%` a share of one.
+void read_gpu(const YamlMap& map, ResourceSpec& resources) {
+  const YamlNode* node = map.node("gpu");
+  if (!node) return;
+  if (node->kind != YamlNode::Kind::scalar || !node->text.ends_with('%')) {
+    int whole = -1;
+    map.whole("gpu", whole, 0, 1024);
+    if (whole < 0) return;
+    resources.gpu = whole;
+    resources.gpu_share_percent = 0;
+    return;
+  }
+  const Result<std::int64_t> percent = parse_whole(node->text.substr(0, node->text.size() - 1));
+  if (!percent.ok()) return map.problem("gpu", percent.error().what, "like 50%");
+  if (*percent < 1 || *percent > 100) {
+    return map.problem("gpu", fmt::format("{}% of a device, from 1% to 100%", *percent),
+                       "more than one device is written without %: gpu: 2");
+  }
+  resources.gpu = *percent == 100 ? 1 : 0;
+  resources.gpu_share_percent = *percent == 100 ? 0 : static_cast<int>(*percent);
+}
+
 bool is_known_event(const std::string& event) {
   static const std::vector<std::string> events = {"done", "failed", "cancelled", "red_line",
                                                   "retry"};
@@ -116,6 +138,15 @@ std::string JobFileContext::resolve(const YamlMap& map, const char* key,
 void JobFileContext::path(const YamlMap& map, const char* key, std::string& value) const {
   std::string text;
   if (map.text(key, text)) value = resolve(map, key, text);
+}
+
+void read_model(const YamlMap& map, std::string& path, const JobFileContext& context) {
+  const YamlNode* node = map.node("model");
+  if (!node) return map.problem("model", "is missing", "model: {path: FOLDER}");
+  const YamlMap model(*node, map.path("model"), job_file_keys("model"), context.problems);
+  if (node->kind == YamlNode::Kind::scalar || node->kind == YamlNode::Kind::list) return;
+  if (!model.has("path")) return model.problem("path", "is missing", "a Hugging Face folder");
+  context.path(model, "path", path);
 }
 
 void read_night(const YamlMap& map, NightSpec& night, YamlProblems& problems) {
@@ -209,7 +240,8 @@ void read_retry(const YamlMap& map, RetrySpec& retry, YamlProblems& problems) {
 void read_resources(const YamlMap& map, ResourceSpec& resources, const JobFileContext& context) {
   const auto part = section(map, "resources", "resources", context.problems);
   if (!part) return;
-  part->whole("gpu", resources.gpu, 0, 1024);
+  read_gpu(*part, resources);
+  part->flag("exclusive", resources.exclusive);
   part->size("memory", resources.memory_bytes);
   part->whole("cores", resources.cores, 0, 65'536);
   part->texts("labels", resources.labels);

@@ -31,6 +31,8 @@ struct JobFileContext {
 
 // Each reads the section at its key of `map` over the values that are there; absent changes
 // nothing.
+// The map {path: FOLDER} at `model`, which must be there.
+void read_model(const YamlMap& map, std::string& path, const JobFileContext& context);
 void read_night(const YamlMap& map, NightSpec& night, YamlProblems& problems);
 void read_bench(const YamlMap& map, BenchSpec& bench, YamlProblems& problems);
 void read_red_lines(const YamlMap& map, RedLines& lines, YamlProblems& problems);

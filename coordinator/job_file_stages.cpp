@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <set>
+#include <unordered_map>
 
 #include "coordinator/job_file_keys.h"
 #include "schema/json.h"
+#include "schema/messages.h"
 #include "schema/text.h"
 
 namespace nightshift {
@@ -14,7 +16,8 @@ namespace {
 
 constexpr std::int64_t tokens_max = 1 << 24;
 constexpr std::int64_t count_max = 1 << 30;
-constexpr std::size_t stages_max = 256;
+// Of parameters and paths of all stages: the spec is one text in one message, with quotes escaped.
+constexpr std::size_t spec_bytes_max = wire::text_bytes_max / 2;
 
 // What the readers of one kind's parameters share.
 struct Parameters {
@@ -241,7 +244,7 @@ void read_needs(const YamlMap& map, StageDraft& draft, YamlProblems& problems) {
   }
   const std::string usual = usual_need_of(draft.spec.kind);
   if (draft.needs.empty() && !usual.empty() && (!node || node->kind == YamlNode::Kind::list)) {
-    problems.add(draft.place, fmt::format("stages.{}: says not what it needs", draft.spec.name),
+    problems.add(draft.place, fmt::format("stages.{}: says not what it needs", draft.title),
                  fmt::format("{} usually needs {}: add needs: {}", draft.spec.kind, usual, usual));
   }
 }
@@ -266,40 +269,148 @@ Evaluation shared_evaluation(const YamlMap& map, const YamlNode& stages,
   return shared;
 }
 
-StageDraft read_stage(const YamlEntry& entry, const JobSpec& job, const Evaluation& shared,
-                      const JobFileContext& context) {
-  StageDraft draft;
-  draft.spec.name = entry.key;
-  draft.place = entry.place;
-  draft.spec.retry = job.retry;
-  draft.spec.resources = job.resources;
-  draft.evaluation = shared;
-  draft.spec.kind = kind_of(entry, context.problems);
-  if (draft.spec.kind.empty()) {
-    // Its own keys cannot be judged, but what it needs belongs to the graph.
-    YamlProblems ignored;
-    read_needs(YamlMap(*entry.value, "", {}, ignored), draft, ignored);
-    return draft;
+bool measures(const std::string& kind) {
+  return kind == "baseline" || kind == "quantize" || kind == "fuse" || kind == "evaluate";
+}
+
+struct StageReader {
+  const JobSpec& job;
+  const Evaluation shared;
+  const JobFileContext& context;
+  std::vector<StageDraft> drafts;
+  std::size_t bytes = 0;
+
+  // False when nothing more should be read.
+  bool read(const YamlEntry& entry) {
+    if (!is_stage_name(entry.key)) {
+      context.problems.add(entry.place,
+                           fmt::format("stages: `{}` is not a name", clip_utf8(entry.key, 80)),
+                           "1 to 64 of a-z, 0-9, _ and -: it is also a folder");
+      return true;
+    }
+    if (is_matrix(*entry.value)) return read_matrix_stage(entry);
+    read_stage(entry, drafts.emplace_back());
+    return has_room(entry);
   }
-  const YamlMap map(*entry.value, "stages." + entry.key, stage_keys_of(draft.spec.kind),
-                    context.problems);
-  read_needs(map, draft, context.problems);
-  map.duration("wall_limit", draft.spec.wall_limit_ms);
-  map.duration("expected", draft.spec.expected_ms);
-  read_retry(map, draft.spec.retry, context.problems);
-  read_resources(map, draft.spec.resources, context);
-  if (draft.spec.kind == "baseline" || draft.spec.kind == "evaluate") {
-    read_evaluation(map, draft.evaluation, context);
+
+ private:
+  bool read_matrix_stage(const YamlEntry& entry) {
+    const std::string name = "stages." + entry.key;
+    const std::optional<Matrix> matrix = read_matrix(*entry.value, name, context.problems);
+    if (!matrix) {
+      begin(entry, drafts.emplace_back());  // others may need it
+      return true;
+    }
+    for (const Combination& combination : matrix->combinations) {
+      StageDraft& draft = drafts.emplace_back();
+      draft.axes = combination;
+      const YamlRef node = substitute(entry.value, combination, name, context.problems);
+      read_stage({entry.key, entry.place, node}, draft);
+      draft.spec.group = entry.key;
+      draft.spec.name = matrix_stage_name(entry.key, combination);
+      if (!is_stage_name(draft.spec.name)) {
+        context.problems.add(
+            entry.place,
+            fmt::format("{}: makes a stage with a name of {} bytes, the most is "
+                        "{}: {}",
+                        name, draft.spec.name.size(), stage_name_bytes_max, draft.spec.name),
+            "shorter values, or a shorter name");
+        return true;
+      }
+      if (!has_room(entry)) return false;
+    }
+    return true;
   }
-  read_parameters(map, job, context, draft);
-  return draft;
+
+  bool has_room(const YamlEntry& entry) {
+    const StageSpec& spec = drafts.back().spec;
+    bytes += spec.params_json.size() + spec.model_path.size();
+    for (const std::string& path : spec.inputs) bytes += 2 * path.size();
+    for (const std::string& word : spec.command) bytes += word.size();
+    for (const auto& [variable, value] : spec.environment) bytes += variable.size() + value.size();
+    if (bytes <= spec_bytes_max) return true;
+    context.problems.add(entry.place,
+                         fmt::format("stages.{}: the stages so far have more than {} MiB of "
+                                     "parameters and paths",
+                                     entry.key, spec_bytes_max >> 20),
+                         "a job is submitted in one message; make several of it");
+    return false;
+  }
+
+  void begin(const YamlEntry& entry, StageDraft& draft) const {
+    draft.spec.name = entry.key;
+    draft.title = entry.key;
+    draft.place = entry.place;
+    draft.spec.retry = job.retry;
+    draft.spec.resources = job.resources;
+  }
+
+  void read_stage(const YamlEntry& entry, StageDraft& draft) const {
+    begin(entry, draft);
+    draft.spec.kind = kind_of(entry, context.problems);
+    if (draft.spec.kind.empty()) {
+      // Its own keys cannot be judged, but what it needs belongs to the graph.
+      YamlProblems ignored;
+      read_needs(YamlMap(*entry.value, "", {}, ignored), draft, ignored);
+      return;
+    }
+    const YamlMap map(*entry.value, "stages." + entry.key, stage_keys_of(draft.spec.kind),
+                      context.problems);
+    read_needs(map, draft, context.problems);
+    if (map.has("model")) read_model(map, draft.spec.model_path, context);
+    if (draft.spec.model_path == job.model_path) draft.spec.model_path.clear();
+    map.duration("wall_limit", draft.spec.wall_limit_ms);
+    map.duration("expected", draft.spec.expected_ms);
+    read_retry(map, draft.spec.retry, context.problems);
+    read_resources(map, draft.spec.resources, context);
+    if (measures(draft.spec.kind)) draft.evaluation = shared;
+    if (draft.spec.kind == "baseline" || draft.spec.kind == "evaluate") {
+      read_evaluation(map, draft.evaluation, context);
+    }
+    read_parameters(map, job, context, draft);
+  }
+};
+
+// Before any is made: what a matrix stands for is a product, and one digit too many is soon there.
+bool are_too_many(const YamlMap& map, const YamlNode& stages) {
+  double all = 0;
+  const YamlEntry* largest = nullptr;
+  double most = 0;
+  for (const YamlEntry& entry : stages.entries) {
+    const double count = count_combinations(*entry.value);
+    all += count;
+    if (count <= most) continue;
+    most = count;
+    largest = &entry;
+  }
+  if (all <= static_cast<double>(job_stages_max)) return false;
+  const std::string which =
+      most > 1 ? fmt::format(", {:.0f} of them of `{}`", most, clip_utf8(largest->key, 60)) : "";
+  map.problem("stages", fmt::format("{:.0f} stages{}, the most is {}", all, which, job_stages_max),
+              most > 1 ? "a shorter range, or several jobs" : "make several jobs of it");
+  return true;
+}
+
+// Also as variables (NIGHTSHIFT_INPUT_QUANTIZE_INT8_1), where - and _ are the same.
+void check_distinct(const std::vector<StageDraft>& drafts, YamlProblems& problems) {
+  std::unordered_map<std::string, const StageDraft*> seen;
+  for (const StageDraft& draft : drafts) {
+    std::string variable = draft.spec.name;
+    std::replace(variable.begin(), variable.end(), '-', '_');
+    const auto [at, fresh] = seen.emplace(std::move(variable), &draft);
+    if (fresh || (draft.axes.empty() && at->second->axes.empty())) continue;
+    problems.add(draft.place,
+                 fmt::format("stages.{}: two stages would be named `{}` and `{}`", draft.title,
+                             at->second->spec.name, draft.spec.name),
+                 "as folders and variables they would be the same");
+    return;
+  }
 }
 
 }  // namespace
 
 std::vector<StageDraft> read_stages(const YamlMap& map, const JobSpec& job,
                                     const JobFileContext& context) {
-  std::vector<StageDraft> drafts;
   const YamlNode* stages = map.node("stages");
   if (!stages || stages->entries.empty()) {
     map.problem("stages", stages && stages->kind != YamlNode::Kind::map &&
@@ -307,24 +418,15 @@ std::vector<StageDraft> read_stages(const YamlMap& map, const JobSpec& job,
                               ? "expected a map, found " + kind_text(*stages)
                               : "there is none",
                 "stages: {baseline: {}, ...}");
-    return drafts;
+    return {};
   }
-  if (stages->entries.size() > stages_max) {
-    map.problem("stages", fmt::format("{} stages, the most is {}", stages->entries.size(),
-                                      stages_max));
-    return drafts;
-  }
-  const Evaluation shared = shared_evaluation(map, *stages, context);
+  if (are_too_many(map, *stages)) return {};
+  StageReader reader{job, shared_evaluation(map, *stages, context), context, {}};
   for (const YamlEntry& entry : stages->entries) {
-    if (!is_stage_name(entry.key)) {
-      context.problems.add(entry.place,
-                           fmt::format("stages: `{}` is not a name", clip_utf8(entry.key, 80)),
-                           "1 to 64 of a-z, 0-9, _ and -: it is also a folder");
-      continue;
-    }
-    drafts.push_back(read_stage(entry, job, shared, context));
+    if (!reader.read(entry)) return {};
   }
-  return drafts;
+  check_distinct(reader.drafts, context.problems);
+  return std::move(reader.drafts);
 }
 
 }  // namespace nightshift

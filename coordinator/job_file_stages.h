@@ -2,11 +2,13 @@
 // not know how a stage computes.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "coordinator/job_file_matrix.h"
 #include "coordinator/job_file_sections.h"
 #include "schema/job_spec.h"
 
@@ -16,20 +18,33 @@ namespace nightshift {
 struct StageDraft {
   StageSpec spec;                  // without needs
   YamlPlace place;                 // of its name
+  std::string title;               // its name in the file: "quantize", also of quantize-int8-1
+  Combination axes;                // of a matrix
   std::vector<std::pair<std::string, YamlPlace>> needs;
   Evaluation evaluation;           // kinds that measure
 };
 
-// In the order of the file. `job` gives the defaults of retry and resources, and the bench shape.
+// Matrices are expanded; in the order of the file. `job` gives the defaults of retry and resources,
+// the model, and the bench shape.
 std::vector<StageDraft> read_stages(const YamlMap& map, const JobSpec& job,
                                     const JobFileContext& context);
 
-// Checks needs (unknown names, cycles as their whole path) and gives the stages in an order in
-// which needs come first, otherwise as in the file. Empty when something was wrong.
-std::vector<StageSpec> order_stages(const std::vector<StageDraft>& drafts, YamlProblems& problems);
+// Edges by index into the drafts.
+using DraftNeeds = std::vector<std::vector<std::uint32_t>>;
 
-// Whether the red lines can be measured by these stages.
-void check_measurable(const std::vector<StageDraft>& drafts, const RedLines& lines,
-                      YamlPlace place, YamlProblems& problems);
+// Who needs whom. A need that names a matrix stage means those of its stages that have the same
+// values on the axes that both have. None when one does not exist or there are too many.
+std::optional<DraftNeeds> resolve_needs(const std::vector<StageDraft>& drafts,
+                                        YamlProblems& problems);
+
+// An order in which needs come first, otherwise as in the file. Empty, and each circle reported as
+// its path, when there is one.
+std::vector<std::uint32_t> order_stages(const std::vector<StageDraft>& drafts,
+                                        const DraftNeeds& needs, YamlProblems& problems);
+
+// Whether what the stages need works on the same model, and the red lines can be measured.
+void check_measurable(const std::vector<StageDraft>& drafts, const DraftNeeds& needs,
+                      const std::vector<std::uint32_t>& order, const JobSpec& job, YamlPlace place,
+                      YamlProblems& problems);
 
 }  // namespace nightshift

@@ -1,6 +1,7 @@
 #include "coordinator/plan.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace nightshift {
 
@@ -37,13 +38,13 @@ Graph make_graph(const JobSpec& spec) {
   graph.needs.resize(count);
   graph.dependents.resize(count);
   graph.index.reserve(count);
+  std::vector<std::uint32_t> last_dependent(count, UINT32_MAX);  // a need that is named twice
   for (std::uint32_t i = 0; i < count; ++i) {
     for (const std::string& need : spec.stages[i].needs) {
       const auto found = graph.index.find(need);
       if (found == graph.index.end()) continue;
-      auto& needs = graph.needs[i];
-      if (std::find(needs.begin(), needs.end(), found->second) != needs.end()) continue;
-      needs.push_back(found->second);
+      if (std::exchange(last_dependent[found->second], i) == i) continue;
+      graph.needs[i].push_back(found->second);
       graph.dependents[found->second].push_back(i);
     }
     graph.index.emplace(spec.stages[i].name, i);

@@ -16,7 +16,7 @@ StageOrder make_order(const Core& core, StageAt at) {
   order.stage = spec.name;
   order.kind = spec.kind;
   order.attempt = job.stages[at.index].attempt.value;
-  order.model_path = job.spec.model_path;
+  order.model_path = model_path_of(job.spec, spec);
   order.bench = job.spec.bench;
   order.red_lines = job.spec.red_lines;
   order.params_json = spec.params_json;

@@ -10,6 +10,9 @@ namespace nightshift {
 
 namespace {
 
+// Of the needs that a stage waits for: it may have thousands.
+constexpr std::size_t needs_explained_max = 16;
+
 // What is left of a worker while a pass hands it out.
 struct Room {
   const Worker* worker = nullptr;
@@ -385,11 +388,14 @@ Explanation explain_stage(const Core& core, const SchedulerOptions& options, Sta
   Explanation explanation{job.spec.stages[at.index].name, stage.state, {}};
   if (stage.state == StageState::waiting || stage.state == StageState::blocked) {
     const char* verb = stage.state == StageState::waiting ? "waits for" : "blocked by";
+    std::size_t more = 0;
     for (std::uint32_t need : job.graph.needs[at.index]) {
       if (has_result(job.stages[need].state)) continue;
+      if (explanation.reasons.size() == needs_explained_max && ++more > 0) continue;
       explanation.reasons.push_back(fmt::format("{} {} ({})", verb, job.spec.stages[need].name,
                                                 to_string(job.stages[need].state)));
     }
+    if (more > 0) explanation.reasons.push_back(fmt::format("and {} more", more));
   } else if (stage.state == StageState::ready) {
     explain_ready(core, options, at, now, explanation.reasons);
   }

@@ -19,15 +19,18 @@ std::string at(const std::string& path, YamlPlace place) {
 }  // namespace
 
 void YamlProblems::add(YamlPlace place, std::string what, std::string hint, ErrorCode code) {
+  if (seen_.contains({place, what})) return;
   if (problems_.size() >= problems_max) {
     ++left_out_;
     return;
   }
+  seen_.emplace(place, what);
   problems_.push_back({place, {code, std::move(what), "", std::move(hint)}});
 }
 
 void YamlProblems::warn(YamlPlace place, std::string what) {
-  if (warnings_.size() < problems_max) warnings_.emplace_back(place, std::move(what));
+  if (warnings_.size() >= problems_max || !seen_.emplace(place, what).second) return;
+  warnings_.emplace_back(place, std::move(what));
 }
 
 std::vector<Error> YamlProblems::errors(const std::string& path) const {

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "coordinator/yaml_document.h"
@@ -12,7 +14,8 @@
 
 namespace nightshift {
 
-// All problems of one file, so that a person mends them in one go.
+// All problems of one file, so that a person mends them in one go. The same at the same place is
+// one problem: a matrix finds it for each of its stages.
 class YamlProblems {
  public:
   void add(YamlPlace place, std::string what, std::string hint = "",
@@ -32,6 +35,7 @@ class YamlProblems {
   };
   std::vector<Problem> problems_;
   std::vector<std::pair<YamlPlace, std::string>> warnings_;
+  std::set<std::pair<YamlPlace, std::string>> seen_;
   std::size_t left_out_ = 0;
 };
 

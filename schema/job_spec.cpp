@@ -1,6 +1,7 @@
 #include "schema/job_spec.h"
 
-#include <set>
+#include <string_view>
+#include <unordered_set>
 
 #include "schema/codec_fields.h"
 
@@ -28,10 +29,13 @@ template <class A>
 void fields(A& a, Ref<A, StageSpec> m) {
   a.stage_name("name", m.name);
   a.stage_name("kind", m.kind);
+  a.may_miss().text("group", m.group);
   a.may_miss().stage_names("needs", m.needs);
   a.may_miss().json_text("params", m.params_json);
   a.may_miss().names("inputs", m.inputs, codec::path_bytes_max);
   a.may_miss().text_map("input_digests", m.input_digests);
+  a.may_miss().text("model_path", m.model_path, codec::path_bytes_max);
+  a.may_miss().text("model_digest", m.model_digest);
   a.may_miss().names("command", m.command, codec::prose_bytes_max);
   a.may_miss().text_map("environment", m.environment, codec::prose_bytes_max);
   a.may_miss().integer("wall_limit_ms", m.wall_limit_ms);
@@ -65,7 +69,7 @@ Error refused(const std::string& what, const std::string& where) {
 
 Status check_stages(const std::vector<StageSpec>& stages, const std::string& where) {
   if (stages.empty()) return refused("stages: there is none", where);
-  std::set<std::string> earlier;
+  std::unordered_set<std::string_view> earlier;
   for (const StageSpec& stage : stages) {
     for (const std::string& needed : stage.needs) {
       if (!earlier.contains(needed)) {
@@ -82,6 +86,14 @@ Status check_stages(const std::vector<StageSpec>& stages, const std::string& whe
 }
 
 }  // namespace
+
+const std::string& model_path_of(const JobSpec& job, const StageSpec& stage) {
+  return stage.model_path.empty() ? job.model_path : stage.model_path;
+}
+
+const std::string& model_digest_of(const JobSpec& job, const StageSpec& stage) {
+  return stage.model_path.empty() ? job.model_digest : stage.model_digest;
+}
 
 // Sparse: a stage of a large job says only what is not usual, and is read in a third of the time.
 std::string to_json_text(const JobSpec& spec) {

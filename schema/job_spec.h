@@ -70,6 +70,7 @@ struct NotifySpec {
 struct StageSpec {
   std::string name;
   std::string kind;
+  std::string group;  // the matrix stage of the file that it was made of
   std::vector<std::string> needs;
   // Parameters of the kind, as JSON with units resolved (durations in ms, sizes in bytes,
   // percentages as fractions, paths absolute). What `nightshift-stage` reads.
@@ -77,6 +78,8 @@ struct StageSpec {
   // Files and folders that the stage reads, absolute: their content is part of its key.
   std::vector<std::string> inputs;
   std::map<std::string, std::string> input_digests;   // path -> content hash, made when submitting
+  std::string model_path;                             // absolute; empty: the job's
+  std::string model_digest;                           // of model_path, made when submitting
   std::vector<std::string> command;       // kind run: argv
   std::map<std::string, std::string> environment;   // kind run
   std::int64_t wall_limit_ms = 0;         // 0: none
@@ -100,6 +103,9 @@ struct JobSpec {
   int priority = 0;
   std::vector<StageSpec> stages;          // in an order in which needs come first
 };
+
+const std::string& model_path_of(const JobSpec& job, const StageSpec& stage);
+const std::string& model_digest_of(const JobSpec& job, const StageSpec& stage);
 
 // Lossless, canonical (sorted keys): what submit sends and the store keeps.
 std::string to_json_text(const JobSpec& spec);

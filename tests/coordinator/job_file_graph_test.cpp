@@ -106,7 +106,7 @@ TEST_CASE("job file: red lines that nothing could measure are refused") {
   CHECK(unchecked.warnings.at(0).find("no stage of kind evaluate") != std::string::npos);
 }
 
-TEST_CASE("job file: the largest graph is ordered at once, a larger one refused") {
+TEST_CASE("job file: dense graphs and chains of 20,000 are ordered at once, more are refused") {
   std::string stages = "{";
   for (int i = 0; i < 256; ++i) {
     stages += "s" + std::to_string(i) + ": {kind: run, command: x, needs: [";
@@ -114,6 +114,13 @@ TEST_CASE("job file: the largest graph is ordered at once, a larger one refused"
     stages += "]}, ";
   }
   CHECK(parse(job_text("", stages + "}")).spec->stages.front().name == "s255");
-  CHECK(order_of(stages + "x: {kind: run, command: x}}").find("257 stages, the most is 256") !=
+  std::string chain = "{";
+  for (int i = 0; i < 20'000; ++i) {
+    chain += "s" + std::to_string(i) + ": {kind: run, command: x";
+    if (i < 19'999) chain += ", needs: s" + std::to_string(i + 1);
+    chain += "}, ";
+  }
+  CHECK(parse(job_text("", chain + "}")).spec->stages.front().name == "s19999");
+  CHECK(order_of(chain + "x: {kind: run, command: x}}").find("20001 stages, the most is 20000") !=
         std::string::npos);
 }
