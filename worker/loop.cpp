@@ -53,6 +53,7 @@ Status Loop::open() {
     ::fcntl(options_.parent_fd, F_SETFL, O_NONBLOCK);
     parent_.reset(options_.parent_fd);
   }
+  NS_TRY(family_.warm_up());
   NS_TRY(socket_.open());
   agent_.emplace(options_.agent, store_->recover(), monotonic_ms());
   return {};
