@@ -92,6 +92,22 @@ Result<IdleSupervisor> spawn_supervisor(const std::string& program) {
   return made;
 }
 
+// The kernel's reason names neither the file that was found nor what is wrong with it.
+Error not_run_error(int reason, const std::string& program, const std::string& folder) {
+  Error error = errno_error(reason, "run the command", program);
+  if (program.find('/') == std::string::npos) return error;
+  const std::string path = program.starts_with('/') ? program : folder + "/" + program;
+  if (is_folder(path)) {
+    error.what = "cannot run the command: it is a folder";
+    error.hint = "name a program in it";
+  } else if (reason == EACCES && is_file(path)) {
+    error.hint = "make it executable (chmod +x), or write its interpreter before it";
+  } else if (reason == ENOENT && is_file(path)) {
+    error.hint = "the file is there, the interpreter that its first line names is not";
+  }
+  return error;
+}
+
 // False: it is dead.
 bool send_launch(int control, int log, int report, int launch) {
   const int fds[3] = {log, report, launch};
@@ -178,8 +194,8 @@ Result<std::unique_ptr<StageProcess>> StageProcess::start(ProcessFamily& family,
     const bool was_waiting = family.idle() > 0;
     NS_TRY_ASSIGN(IdleSupervisor supervisor, family.take());
     if (send_launch(supervisor.control.get(), command.log_fd, report_there.get(), launch.get())) {
-      return std::unique_ptr<StageProcess>(new StageProcess(
-          family, command.arguments[0], std::move(supervisor), std::move(report_here)));
+      return std::unique_ptr<StageProcess>(
+          new StageProcess(family, command, std::move(supervisor), std::move(report_here)));
     }
     const int reason = errno;
     supervisor.control.reset();
@@ -190,10 +206,11 @@ Result<std::unique_ptr<StageProcess>> StageProcess::start(ProcessFamily& family,
   }
 }
 
-StageProcess::StageProcess(ProcessFamily& family, std::string program, IdleSupervisor supervisor,
-                           UniqueFd report)
+StageProcess::StageProcess(ProcessFamily& family, const StageCommand& command,
+                           IdleSupervisor supervisor, UniqueFd report)
     : family_(family),
-      program_(std::move(program)),
+      program_(command.arguments[0]),
+      folder_(command.folder),
       supervisor_(supervisor.pid),
       control_(std::move(supervisor.control)),
       report_(std::move(report)),
@@ -267,8 +284,7 @@ void StageProcess::on_control_line(const std::string& line, std::vector<ProcessE
     events.push_back(ProcessStarted{static_cast<pid_t>(std::atol(rest.c_str()))});
   } else if (word == "failed") {
     exited_ = true;
-    events.push_back(
-        ProcessNotStarted{errno_error(std::atoi(rest.c_str()), "run the command", program_)});
+    events.push_back(ProcessNotStarted{not_run_error(std::atoi(rest.c_str()), program_, folder_)});
   } else if (word == "exited") {
     char* end = nullptr;
     const long code = std::strtol(rest.c_str(), &end, 10);

@@ -104,7 +104,7 @@ class StageProcess {
   std::int64_t report_lines_dropped() const { return report_lines_.dropped(); }
 
  private:
-  StageProcess(ProcessFamily& family, std::string program, IdleSupervisor supervisor,
+  StageProcess(ProcessFamily& family, const StageCommand& command, IdleSupervisor supervisor,
                UniqueFd report);
   void read_control(std::vector<ProcessEvent>& events);
   void read_report(std::vector<ProcessEvent>& events);
@@ -115,6 +115,7 @@ class StageProcess {
 
   ProcessFamily& family_;
   std::string program_;  // what the stage runs, for messages
+  std::string folder_;   // from where
   pid_t supervisor_ = 0;
   UniqueFd control_;
   UniqueFd report_;
