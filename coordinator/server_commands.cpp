@@ -1,18 +1,17 @@
 // The verbs of people: each takes a JSON object and gives one back. Half of Desk.
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <fstream>
+#include <utility>
 
 #include "coordinator/resume.h"
 #include "coordinator/scheduler.h"
 #include "coordinator/server_desk.h"
 #include "coordinator/views.h"
 #include "schema/json.h"
+#include "schema/log_piece.h"
 #include "schema/text.h"
 
 namespace nightshift {
@@ -40,31 +39,23 @@ std::size_t unfinished_utf8(std::string_view bytes) {
   return 0;
 }
 
-Json log_json(const AttemptRef& ref, bool is_open, std::int64_t offset, std::int64_t size,
-              std::string bytes) {
+// `asked`: the offset that the person's program has sent.
+Json log_json(const AttemptRef& ref, bool is_open, std::int64_t asked, LogPiece piece) {
+  const auto [offset, size] = std::pair(piece.offset, piece.size);
+  std::string& bytes = piece.bytes;
   const bool is_tail = offset + static_cast<std::int64_t>(bytes.size()) >= size;
   const std::size_t unfinished = is_tail && !is_open ? 0 : unfinished_utf8(bytes);
   if (unfinished < bytes.size()) bytes.resize(bytes.size() - unfinished);
   const std::int64_t next = offset + static_cast<std::int64_t>(bytes.size());
-  return {{"job", ref.job.value}, {"stage", ref.stage},  {"attempt", ref.attempt.value},
-          {"offset", offset},     {"next", next},        {"size", size},
-          {"open", is_open},      {"text", to_utf8(bytes)}};
-}
-
-std::optional<Json> read_local_log(const std::string& path, const AttemptRef& ref, bool is_open,
-                                   std::int64_t offset, std::int64_t bytes_max) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return std::nullopt;
-  file.seekg(0, std::ios::end);
-  const std::int64_t size = file.tellg();
-  if (size < 0) return std::nullopt;
-  if (offset < 0) offset = std::max<std::int64_t>(0, size + std::max(offset, -size));
-  offset = std::min(offset, size);
-  std::string bytes(static_cast<std::size_t>(std::min(bytes_max, size - offset)), '\0');
-  file.seekg(offset);
-  file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  bytes.resize(static_cast<std::size_t>(std::max<std::streamsize>(0, file.gcount())));
-  return log_json(ref, is_open, offset, size, std::move(bytes));
+  return {{"job", ref.job.value},
+          {"stage", ref.stage},
+          {"attempt", ref.attempt.value},
+          {"offset", offset},
+          {"next", next},
+          {"size", size},
+          {"open", is_open},
+          {"text", to_utf8(bytes)},
+          {"left_out", log_bytes_left_out(asked, offset, size)}};
 }
 
 // Which stage a person means who names none: the one that runs, else that went wrong, else the last
@@ -279,11 +270,10 @@ Result<std::optional<Json>> Desk::logs(const std::string& peer, std::int64_t req
   NS_TRY_ASSIGN(const std::int64_t bytes_max,
                 reader.integer_or("bytes_max", 64 * 1024, 1, log_piece_bytes_max));
   if (place.ref.attempt.value == 0) {
-    return std::optional<Json>(log_json(place.ref, place.is_open, 0, 0, ""));
+    return std::optional<Json>(log_json(place.ref, place.is_open, 0, {}));
   }
-  if (auto local = read_local_log(home_.attempt_log(place.ref), place.ref, place.is_open, offset,
-                                  bytes_max)) {
-    return std::optional<Json>(std::move(*local));
+  if (auto local = read_log_piece(home_.attempt_log(place.ref), offset, bytes_max)) {
+    return std::optional<Json>(log_json(place.ref, place.is_open, offset, std::move(*local)));
   }
   const Worker* worker = find_worker(engine_.core(), place.worker);
   const auto address = worker ? addresses_.find({place.worker, worker->session}) : addresses_.end();
@@ -294,7 +284,12 @@ Result<std::optional<Json>> Desk::logs(const std::string& peer, std::int64_t req
                  "", ""};
   }
   const std::int64_t ours = ++last_log_request_;
-  open_logs_[ours] = {peer,          request, place.ref, place.worker, place.is_open,
+  open_logs_[ours] = {peer,
+                      request,
+                      place.ref,
+                      place.worker,
+                      place.is_open,
+                      offset,
                       now.mono_ms + options_.log_answer_ms_max};
   letters_.push_back({address->second, LogRequest{ours, place.ref, offset, bytes_max}});
   return std::optional<Json>();
@@ -313,7 +308,7 @@ void Desk::on_log_chunk(const std::string& peer, const LogChunk& chunk) {
                              fmt::format("worker {}", asked.worker.value), ""});
   }
   reply(asked.peer, asked.request,
-        log_json(asked.ref, asked.is_open, chunk.offset, chunk.size, chunk.bytes));
+        log_json(asked.ref, asked.is_open, asked.offset, {chunk.offset, chunk.size, chunk.bytes}));
 }
 
 }  // namespace nightshift

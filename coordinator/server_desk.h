@@ -77,6 +77,7 @@ class Desk {
     AttemptRef ref;
     WorkerId worker;
     bool is_open = false;
+    std::int64_t offset = 0;  // that was asked for
     std::int64_t deadline_mono_ms = 0;
   };
   struct Transfer {                   // a piece of a checkpoint that a worker was asked for

@@ -13,4 +13,5 @@ name=$1
 shift
 ops/setup.sh
 ops/build.sh "${name}_bench"
+if [ "$name" = scheduler ]; then ops/build.sh spawn_bench nightshift-worker && build/bin/spawn_bench; fi
 exec "build/bin/${name}_bench" "$@"

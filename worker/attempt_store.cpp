@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "schema/log_piece.h"
 #include "schema/text.h"
 #include "worker/checkpoint_seal.h"
 #include "worker/event_log.h"
@@ -21,6 +22,7 @@ namespace nightshift {
 namespace {
 
 constexpr std::int64_t result_bytes_max = 64 << 20;
+constexpr std::int64_t log_chunk_bytes_max = 1 << 20;
 constexpr const char* temp_prefix = "nightshift-";
 
 std::string absolute(const std::string& path) {
@@ -320,7 +322,8 @@ LogChunk AttemptStore::read_log(const LogRequest& request) const {
   chunk.request = request.request;
   chunk.ref = request.ref;
   const Status known = check_ref(request.ref);
-  auto piece = known ? read_log_piece(log_path(request.ref), request.offset, request.bytes_max)
+  auto piece = known ? read_log_piece(log_path(request.ref), request.offset,
+                                      std::min(request.bytes_max, log_chunk_bytes_max))
                      : Result<LogPiece>(known.error());
   if (!piece) {
     chunk.error = piece.error().line();

@@ -1,15 +1,9 @@
 #include "worker/log_reader.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <cerrno>
 #include <vector>
 
+#include "schema/log_piece.h"
 #include "schema/text.h"
-#include "worker/files.h"
 
 namespace nightshift {
 
@@ -79,32 +73,6 @@ std::string last_line(std::string_view tail, std::size_t bytes_max) {
     tail = newline == tail.npos ? std::string_view() : tail.substr(0, newline);
   }
   return "";
-}
-
-Result<LogPiece> read_log_piece(const std::string& path, std::int64_t offset,
-                                std::int64_t bytes_max) {
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd.is_open()) return errno_error(errno, "open the log", path);
-  struct stat info {};
-  if (::fstat(fd.get(), &info) != 0) return errno_error(errno, "look at the log", path);
-  LogPiece piece;
-  piece.size = info.st_size;
-  const std::int64_t from_end = offset == INT64_MIN ? INT64_MAX : -offset;
-  piece.offset = offset >= 0 ? std::min<std::int64_t>(offset, info.st_size)
-                             : std::max<std::int64_t>(0, info.st_size - from_end);
-  const std::int64_t wanted = std::clamp<std::int64_t>(bytes_max, 0, log_piece_bytes_max);
-  piece.bytes.resize(static_cast<std::size_t>(std::min(wanted, piece.size - piece.offset)));
-  std::size_t done = 0;
-  while (done < piece.bytes.size()) {
-    const ssize_t got = ::pread(fd.get(), piece.bytes.data() + done, piece.bytes.size() - done,
-                                piece.offset + static_cast<std::int64_t>(done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return errno_error(errno, "read the log", path);
-    if (got == 0) break;
-    done += static_cast<std::size_t>(got);
-  }
-  piece.bytes.resize(done);
-  return piece;
 }
 
 }  // namespace nightshift

@@ -18,6 +18,8 @@ namespace {
 
 constexpr std::int64_t look_silent_after_ms = 10'000;
 constexpr std::int64_t leftovers_wait_ms = 10'000;
+// A log is over its limit by at most what a stage writes in this time.
+constexpr std::int64_t bound_interval_ms = 250;
 
 std::vector<std::string> own_environment() {
   std::vector<std::string> variables;
@@ -53,6 +55,7 @@ Status Loop::open() {
     ::fcntl(options_.parent_fd, F_SETFL, O_NONBLOCK);
     parent_.reset(options_.parent_fd);
   }
+  NS_TRY(family_.warm_up());
   NS_TRY(socket_.open());
   agent_.emplace(options_.agent, store_->recover(), monotonic_ms());
   return {};
@@ -93,15 +96,18 @@ void Loop::turn() {
   disk_.run_completions();
   seal_.run_completions();
   look_.run_completions();
+  punch_.run_completions();
   on_processes();
   on_sockets();
   probe();
+  bound_logs();
   agent_->on_tick(monotonic_ms());
   do_actions();
 }
 
 void Loop::wait() {
-  std::vector<WaitFor> others = {{signals_.get()}, {disk_.fd()}, {seal_.fd()}, {look_.fd()}};
+  std::vector<WaitFor> others = {
+      {signals_.get()}, {disk_.fd()}, {seal_.fd()}, {look_.fd()}, {punch_.fd()}};
   if (parent_.is_open()) others.push_back({parent_.get()});
   bool orphaned = false;
   for (const auto& [ref, running] : running_) {
@@ -112,6 +118,7 @@ void Loop::wait() {
   const std::int64_t now = monotonic_ms();
   std::int64_t until = agent_->next_tick_ms(now);
   if (!looking_) until = std::min(until, std::max(next_look_ms_, now));
+  if (!running_.empty() && !bounding_) until = std::min(until, std::max(next_bound_ms_, now));
   if (orphaned) until = std::min(until, now + 200);
   socket_.wait(others, static_cast<int>(until - now));
 }
@@ -188,7 +195,12 @@ void Loop::on_processes() {
     for (const ProcessEvent& event : it->second.process->poll_events()) {
       std::visit(OnEvent{*this, it->first, it->second, monotonic_ms()}, event);
     }
-    it = it->second.process->is_empty() ? running_.erase(it) : std::next(it);
+    if (!it->second.process->is_empty()) {
+      ++it;
+      continue;
+    }
+    bound({{it->first, it->second.log_bound}});  // the last time: nobody writes any more
+    it = running_.erase(it);
   }
   do_actions();
 }
@@ -224,7 +236,47 @@ void Loop::start_process(const AssignAttempt& order, PreparedAttempt& prepared) 
     agent_->on_tree_empty(order.ref, 0, monotonic_ms());
     return;
   }
-  running_[order.ref] = Running{std::move(*process), prepared.log_path, prepared.temp, oom_kills()};
+  auto log_bound = options_.log_limit_bytes > 0
+                       ? std::make_shared<LogBound>(prepared.log.get(), options_.log_limit_bytes)
+                       : nullptr;
+  running_[order.ref] = Running{std::move(*process), prepared.log_path, prepared.temp, oom_kills(),
+                                std::move(log_bound)};
+}
+
+// ---- long logs ------------------------------------------------------------------------------
+
+void Loop::bound_logs() {
+  const std::int64_t now = monotonic_ms();
+  if (bounding_ || running_.empty() || now < next_bound_ms_) return;
+  bounding_ = true;
+  std::vector<std::pair<AttemptRef, std::shared_ptr<LogBound>>> logs;
+  for (const auto& [ref, running] : running_) logs.emplace_back(ref, running.log_bound);
+  bound(std::move(logs));
+  punch_.post([this] {
+    return BackgroundThread::Completion([this] {
+      bounding_ = false;
+      next_bound_ms_ = monotonic_ms() + bound_interval_ms;
+    });
+  });
+}
+
+void Loop::bound(std::vector<std::pair<AttemptRef, std::shared_ptr<LogBound>>> logs) {
+  std::erase_if(logs, [](const auto& log) { return log.second == nullptr; });
+  if (logs.empty()) return;
+  punch_.post([this, logs = std::move(logs)]() -> BackgroundThread::Completion {
+    std::vector<std::pair<AttemptRef, Error>> errors;
+    for (const auto& [ref, log] : logs) {
+      if (const Status kept = log->keep(); !kept) errors.emplace_back(ref, kept.error());
+    }
+    return [this, errors = std::move(errors)] {
+      for (const auto& [ref, error] : errors) {
+        const bool is_known = error.code == ErrorCode::unsupported && bound_unsupported_said_;
+        if (error.code == ErrorCode::unsupported) bound_unsupported_said_ = true;
+        if (is_known) continue;
+        log_event("log_not_bounded", {{"attempt", to_string(ref)}, {"error", error.line()}});
+      }
+    };
+  });
 }
 
 // ---- probes ---------------------------------------------------------------------------------

@@ -14,6 +14,7 @@
 #include "worker/agent.h"
 #include "worker/attempt_store.h"
 #include "worker/background.h"
+#include "worker/log_bound.h"
 #include "worker/process.h"
 #include "worker/socket.h"
 
@@ -27,6 +28,7 @@ struct LoopOptions {
   std::string supervisor_program = "/proc/self/exe";
   int parent_fd = -1;  // its end means that the parent is gone
   std::int64_t probe_interval_ms = 1'000;
+  std::int64_t log_limit_bytes = log_limit_bytes_default;  // of each attempt's log; 0: none
   AgentOptions agent;
 };
 
@@ -46,6 +48,7 @@ class Loop {
     std::string log_path;
     std::string temp;
     std::optional<std::int64_t> oom_kills_before;
+    std::shared_ptr<LogBound> log_bound;  // touched by punch_ alone
   };
   struct DoAction;
   struct OnEvent;
@@ -58,6 +61,8 @@ class Loop {
   void on_signals();
   void on_parent();
   void probe();
+  void bound_logs();
+  void bound(std::vector<std::pair<AttemptRef, std::shared_ptr<LogBound>>> logs);
   void do_actions();
   void start_stage(const AssignAttempt& order);
   void start_process(const AssignAttempt& order, PreparedAttempt& prepared);
@@ -70,6 +75,7 @@ class Loop {
   BackgroundThread disk_;  // folders and renames
   BackgroundThread seal_;  // hashes: minutes for a big checkpoint
   BackgroundThread look_;  // probes and log requests
+  BackgroundThread punch_;  // the middle of long logs
   std::optional<Agent> agent_;
   std::map<AttemptRef, Running> running_;
   UniqueFd signals_;
@@ -80,6 +86,9 @@ class Loop {
   std::int64_t look_begun_ms_ = 0;
   std::int64_t next_look_ms_ = 0;
   bool look_silent_ = false;
+  bool bounding_ = false;
+  std::int64_t next_bound_ms_ = 0;
+  bool bound_unsupported_said_ = false;
 };
 
 }  // namespace nightshift

@@ -10,6 +10,7 @@
 
 #include "schema/access.h"
 #include "worker/files.h"
+#include "worker/log_bound.h"
 #include "worker/loop.h"
 #include "worker/probes.h"
 #include "worker/supervisor.h"
@@ -51,6 +52,7 @@ struct Arguments {
   int parent_fd = -1;
   std::int64_t stop_grace_s = 10;
   std::int64_t fence_after_s = 600;
+  std::int64_t log_limit_mib = log_limit_bytes_default >> 20;
 };
 
 void describe(CLI::App& app, Arguments& a) {
@@ -72,6 +74,10 @@ void describe(CLI::App& app, Arguments& a) {
                  "Seconds without a word from the coordinator after which running stages are ended")
       ->check(CLI::Range(10, 7 * 86400))
       ->capture_default_str();
+  app.add_option("--log-limit", a.log_limit_mib,
+                 "MiB of each attempt's log that are kept, from its begin and its end (0: all)")
+      ->check(CLI::Range(0, 1 << 24))
+      ->capture_default_str();
   app.add_option("--parent-fd", a.parent_fd, "Descriptor whose end means that the parent is gone")
       ->check(CLI::Range(3, 1 << 20));
   app.set_version_flag("--version", "nightshift-worker 0.1.0");
@@ -86,6 +92,7 @@ int run(const Arguments& arguments) {
   options.temp = arguments.temp;
   options.stage_program = arguments.stage_program;
   options.parent_fd = arguments.parent_fd;
+  options.log_limit_bytes = arguments.log_limit_mib << 20;
   options.agent.worker = WorkerId{arguments.name};
   options.agent.session = random_session();
   options.agent.host = host_name();

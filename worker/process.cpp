@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 
 #include "schema/stage_contract.h"
 #include "worker/supervisor.h"
@@ -21,6 +22,7 @@ namespace nightshift {
 namespace {
 
 constexpr std::size_t report_bytes_per_poll = 256 * 1024;
+constexpr std::size_t idle_supervisors_max = 32;
 
 Status write_whole(int fd, const std::string& text) {
   std::size_t done = 0;
@@ -57,27 +59,24 @@ Result<UniqueFd> make_launch(const StageCommand& command) {
   return fd;
 }
 
-// Above every descriptor that the supervisor expects, so that no dup2 overwrites a source.
-UniqueFd raised(int fd) {
-  return UniqueFd(::fcntl(fd, F_DUPFD_CLOEXEC, 16));
-}
-
-Result<pid_t> spawn_supervisor(const std::string& program, int log, int control, int report,
-                               int launch) {
-  const UniqueFd sources[] = {raised(log), raised(control), raised(report), raised(launch)};
+Result<IdleSupervisor> spawn_supervisor(const std::string& program) {
+  int control[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, control) != 0) {
+    return errno_error(errno, "make the control socket", "supervisor");
+  }
+  IdleSupervisor made{0, UniqueFd(control[0])};
+  const UniqueFd there(control[1]);
+  ::fcntl(made.control.get(), F_SETFL, O_NONBLOCK);
+  // Above what the supervisor expects, so that no dup2 overwrites it or leaves it as it was.
+  const UniqueFd source(::fcntl(there.get(), F_DUPFD_CLOEXEC, 16));
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;
   posix_spawn_file_actions_init(&actions);
   posix_spawnattr_init(&attributes);
-  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-  const std::pair<int, int> places[] = {{0, 1},
-                                        {0, 2},
-                                        {1, supervisor::control_fd},
-                                        {2, supervisor::report_fd},
-                                        {3, supervisor::launch_fd}};
-  for (const auto& [source, target] : places) {
-    posix_spawn_file_actions_adddup2(&actions, sources[source].get(), target);
+  for (const int fd : {0, 1, 2}) {
+    posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", O_RDWR, 0);
   }
+  posix_spawn_file_actions_adddup2(&actions, source.get(), supervisor::control_fd);
   sigset_t none;
   sigemptyset(&none);
   posix_spawnattr_setsigmask(&attributes, &none);
@@ -85,19 +84,85 @@ Result<pid_t> spawn_supervisor(const std::string& program, int log, int control,
   std::string name = "nightshift-worker";
   std::string argument = supervisor::argument;
   char* arguments[] = {name.data(), argument.data(), nullptr};
-  pid_t pid = 0;
   const int failed =
-      ::posix_spawn(&pid, program.c_str(), &actions, &attributes, arguments, environ);
+      ::posix_spawn(&made.pid, program.c_str(), &actions, &attributes, arguments, environ);
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   if (failed != 0) return errno_error(failed, "start the supervisor", program);
-  return pid;
+  return made;
+}
+
+// The kernel's reason names neither the file that was found nor what is wrong with it.
+Error not_run_error(int reason, const std::string& program, const std::string& folder) {
+  Error error = errno_error(reason, "run the command", program);
+  if (program.find('/') == std::string::npos) return error;
+  const std::string path = program.starts_with('/') ? program : folder + "/" + program;
+  if (is_folder(path)) {
+    error.what = "cannot run the command: it is a folder";
+    error.hint = "name a program in it";
+  } else if (reason == EACCES && is_file(path)) {
+    error.hint = "make it executable (chmod +x), or write its interpreter before it";
+  } else if (reason == ENOENT && is_file(path)) {
+    error.hint = "the file is there, the interpreter that its first line names is not";
+  }
+  return error;
+}
+
+// False: it is dead.
+bool send_launch(int control, int log, int report, int launch) {
+  const int fds[3] = {log, report, launch};
+  char text[] = "run\n";
+  alignas(cmsghdr) char extra[CMSG_SPACE(sizeof fds)] = {};
+  iovec piece{text, sizeof text - 1};
+  msghdr message{};
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  message.msg_control = extra;
+  message.msg_controllen = sizeof extra;
+  cmsghdr* head = CMSG_FIRSTHDR(&message);
+  head->cmsg_level = SOL_SOCKET;
+  head->cmsg_type = SCM_RIGHTS;
+  head->cmsg_len = CMSG_LEN(sizeof fds);
+  std::memcpy(CMSG_DATA(head), fds, sizeof fds);
+  return ::sendmsg(control, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(piece.iov_len);
 }
 
 }  // namespace
 
 ProcessFamily::ProcessFamily(std::string program) : program_(std::move(program)) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+}
+
+// What waits leaves by itself when its socket ends.
+ProcessFamily::~ProcessFamily() {
+  for (IdleSupervisor& supervisor : idle_) {
+    supervisor.control.reset();
+    ::waitpid(supervisor.pid, nullptr, 0);
+  }
+}
+
+Status ProcessFamily::warm_up() {
+  NS_TRY_ASSIGN(IdleSupervisor made, spawn_supervisor(program_));
+  supervisors_.insert(made.pid);
+  idle_.push_back(std::move(made));
+  return {};
+}
+
+Result<IdleSupervisor> ProcessFamily::take() {
+  if (idle_.empty()) NS_TRY(warm_up());
+  IdleSupervisor supervisor = std::move(idle_.back());
+  idle_.pop_back();
+  return supervisor;
+}
+
+void ProcessFamily::give_back(IdleSupervisor supervisor) {
+  if (idle_.size() < idle_supervisors_max) {
+    idle_.push_back(std::move(supervisor));
+    return;
+  }
+  supervisor.control.reset();
+  ::waitpid(supervisor.pid, nullptr, 0);
+  supervisors_.erase(supervisor.pid);
 }
 
 std::vector<ProcessInfo> ProcessFamily::end_strays() const {
@@ -118,50 +183,51 @@ std::vector<ProcessInfo> ProcessFamily::end_strays() const {
 Result<std::unique_ptr<StageProcess>> StageProcess::start(ProcessFamily& family,
                                                           const StageCommand& command) {
   NS_TRY_ASSIGN(const UniqueFd launch, make_launch(command));
-  int control[2];
   int report[2];
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, control) != 0) {
-    return errno_error(errno, "make the control socket", "supervisor");
-  }
-  UniqueFd control_here(control[0]);
-  const UniqueFd control_there(control[1]);
   if (::pipe2(report, O_CLOEXEC) != 0) {
     return errno_error(errno, "make the report pipe", "supervisor");
   }
   UniqueFd report_here(report[0]);
   const UniqueFd report_there(report[1]);
-  ::fcntl(control_here.get(), F_SETFL, O_NONBLOCK);
   ::fcntl(report_here.get(), F_SETFL, O_NONBLOCK);
-  NS_TRY_ASSIGN(const pid_t pid,
-                spawn_supervisor(family.program(), command.log_fd, control_there.get(),
-                                 report_there.get(), launch.get()));
-  return std::unique_ptr<StageProcess>(new StageProcess(
-      family, command.arguments[0], pid, std::move(control_here), std::move(report_here)));
+  for (;;) {
+    const bool was_waiting = family.idle() > 0;
+    NS_TRY_ASSIGN(IdleSupervisor supervisor, family.take());
+    if (send_launch(supervisor.control.get(), command.log_fd, report_there.get(), launch.get())) {
+      return std::unique_ptr<StageProcess>(
+          new StageProcess(family, command, std::move(supervisor), std::move(report_here)));
+    }
+    const int reason = errno;
+    supervisor.control.reset();
+    ::waitpid(supervisor.pid, nullptr, 0);
+    family.remove(supervisor.pid);
+    // One that waited may have been killed from outside; a new one that is dead is a fault.
+    if (!was_waiting) return errno_error(reason, "hand over the command", "supervisor");
+  }
 }
 
-StageProcess::StageProcess(ProcessFamily& family, std::string program, pid_t supervisor,
-                           UniqueFd control, UniqueFd report)
+StageProcess::StageProcess(ProcessFamily& family, const StageCommand& command,
+                           IdleSupervisor supervisor, UniqueFd report)
     : family_(family),
-      program_(std::move(program)),
-      supervisor_(supervisor),
-      control_(std::move(control)),
+      program_(command.arguments[0]),
+      folder_(command.folder),
+      supervisor_(supervisor.pid),
+      control_(std::move(supervisor.control)),
       report_(std::move(report)),
-      report_lines_(contract::report_line_bytes_max) {
-  family_.add(supervisor_);
-}
+      report_lines_(contract::report_line_bytes_max) {}
 
 StageProcess::~StageProcess() {
+  if (empty_said_) return;
   control_.reset();
-  if (family_.supervisors().contains(supervisor_) &&
-      ::waitpid(supervisor_, nullptr, WNOHANG) != 0) {
+  if (family_.has(supervisor_) && ::waitpid(supervisor_, nullptr, WNOHANG) != 0) {
     family_.remove(supervisor_);
   }
 }
 
-// It has said its last word, or its end of the socket is closed: it is exiting.
+// Its end of the socket is closed: it is exiting.
 void StageProcess::reap_supervisor() {
   control_.reset();
-  if (!family_.supervisors().contains(supervisor_)) return;
+  if (!family_.has(supervisor_)) return;
   ::waitpid(supervisor_, nullptr, 0);
   family_.remove(supervisor_);
 }
@@ -186,7 +252,7 @@ std::vector<ProcessEvent> StageProcess::poll_events() {
     }
   }
   if (empty_) {
-    reap_supervisor();
+    if (control_.is_open()) family_.give_back({supervisor_, std::move(control_)});
     drain_report(events);
     if (!exited_) events.push_back(ProcessExited{-1, SIGKILL});
     empty_said_ = true;
@@ -218,8 +284,7 @@ void StageProcess::on_control_line(const std::string& line, std::vector<ProcessE
     events.push_back(ProcessStarted{static_cast<pid_t>(std::atol(rest.c_str()))});
   } else if (word == "failed") {
     exited_ = true;
-    events.push_back(
-        ProcessNotStarted{errno_error(std::atoi(rest.c_str()), "run the command", program_)});
+    events.push_back(ProcessNotStarted{not_run_error(std::atoi(rest.c_str()), program_, folder_)});
   } else if (word == "exited") {
     char* end = nullptr;
     const long code = std::strtol(rest.c_str(), &end, 10);

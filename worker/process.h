@@ -46,15 +46,30 @@ struct StageCommand {
   int log_fd = -1;                       // stdout and stderr; stays the caller's
 };
 
-// All supervisors of one worker. The worker is the subreaper of last resort: when a supervisor is
-// itself killed, what it held comes here and is ended from here.
+struct IdleSupervisor {
+  pid_t pid = 0;
+  UniqueFd control;
+};
+
+// All supervisors of one worker, busy or waiting for their next stage. The worker is the subreaper
+// of last resort: when a supervisor is itself killed, what it held comes here and is ended from
+// here.
 class ProcessFamily {
  public:
   // `program` is executed with the one argument supervisor::argument.
   explicit ProcessFamily(std::string program = "/proc/self/exe");
-  const std::string& program() const { return program_; }
-  const std::set<pid_t>& supervisors() const { return supervisors_; }
-  void add(pid_t supervisor) { supervisors_.insert(supervisor); }
+  ~ProcessFamily();
+  ProcessFamily(const ProcessFamily&) = delete;
+  ProcessFamily& operator=(const ProcessFamily&) = delete;
+  // One supervisor more that waits, so that the next stage finds it ready.
+  Status warm_up();
+  // One that waits, else a new one. It may have died meanwhile: then sending to it fails.
+  Result<IdleSupervisor> take();
+  // It has said that its tree is empty.
+  void give_back(IdleSupervisor supervisor);
+  std::size_t idle() const { return idle_.size(); }
+  std::size_t busy() const { return supervisors_.size() - idle_.size(); }
+  bool has(pid_t supervisor) const { return supervisors_.contains(supervisor); }
   void remove(pid_t supervisor) { supervisors_.erase(supervisor); }
   // SIGKILL to everything below this process that belongs to no living supervisor; what was there.
   std::vector<ProcessInfo> end_strays() const;
@@ -62,6 +77,7 @@ class ProcessFamily {
  private:
   std::string program_;
   std::set<pid_t> supervisors_;
+  std::vector<IdleSupervisor> idle_;
 };
 
 class StageProcess {
@@ -88,7 +104,7 @@ class StageProcess {
   std::int64_t report_lines_dropped() const { return report_lines_.dropped(); }
 
  private:
-  StageProcess(ProcessFamily& family, std::string program, pid_t supervisor, UniqueFd control,
+  StageProcess(ProcessFamily& family, const StageCommand& command, IdleSupervisor supervisor,
                UniqueFd report);
   void read_control(std::vector<ProcessEvent>& events);
   void read_report(std::vector<ProcessEvent>& events);
@@ -99,6 +115,7 @@ class StageProcess {
 
   ProcessFamily& family_;
   std::string program_;  // what the stage runs, for messages
+  std::string folder_;   // from where
   pid_t supervisor_ = 0;
   UniqueFd control_;
   UniqueFd report_;

@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "worker/clock.h"
@@ -67,33 +68,51 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return list;
 }
 
-// In the child between fork and exec.
-[[noreturn]] void become_stage(Launch& launch, pid_t parent, int failure_fd) {
-  const auto fail = [failure_fd] {
-    const int reason = errno;
-    [[maybe_unused]] const auto wrote = ::write(failure_fd, &reason, sizeof reason);
+// All that the child needs, made before it: between vfork and exec it shares this memory.
+struct StageStart {
+  std::vector<char*> arguments;
+  std::vector<char*> variables;
+  const char* folder = nullptr;
+  int log = -1;
+  int report = -1;
+  pid_t parent = 0;
+  volatile int failed = 0;
+};
+
+[[noreturn]] void become_stage(StageStart& start) {
+  const auto fail = [&start] {
+    start.failed = errno;
     ::_exit(127);
   };
   ::setsid();
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) ::_exit(127);
+  if (::getppid() != start.parent) ::_exit(127);
   // Short of memory, the kernel shall end the stage, not the agent that reports it.
   if (const int fd = ::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC); fd >= 0) {
     [[maybe_unused]] const auto wrote = ::write(fd, "500", 3);
     ::close(fd);
   }
-  for (int number = 1; number < NSIG; ++number) ::signal(number, SIG_DFL);
+  if (::dup2(start.log, 1) < 0 || ::dup2(start.log, 2) < 0) fail();
+  if (::dup2(start.report, report_fd) < 0) fail();
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  ::fcntl(report_fd, F_SETFD, 0);
-  if (::chdir(launch.folder.c_str()) != 0) fail();
-  std::vector<char*> arguments = pointers(launch.arguments);
-  std::vector<char*> variables = pointers(launch.environment);
-  environ = variables.data();  // so that the stage's own PATH is searched
-  ::execvp(arguments[0], arguments.data());
+  if (::chdir(start.folder) != 0) fail();
+  environ = start.variables.data();  // so that the stage's own PATH is searched
+  ::execvp(start.arguments[0], start.arguments.data());
   fail();
   ::_exit(127);
+}
+
+// A copy of the page tables costs more than the rest of the start: hence vfork. The child changes
+// nothing of ours but `failed` and `environ`. A function of its own, so that no variable of the
+// caller lives in a register across the two returns.
+[[gnu::noinline]] pid_t spawn_stage(StageStart& start) {
+  char** const own = environ;
+  const pid_t pid = ::vfork();
+  if (pid == 0) become_stage(start);
+  environ = own;
+  return pid;
 }
 
 class Supervisor {
@@ -101,10 +120,13 @@ class Supervisor {
   int run();
 
  private:
-  enum class Phase { running, ending, killing };
+  enum class Phase { idle, running, ending, killing };
 
-  bool start(Launch& launch);
-  void say(const std::string& line);
+  bool prepare();
+  void serve();
+  void start();
+  void say(const std::string& line) { unsaid_ += line + "\n"; }
+  void flush();
   void on_control();
   void on_command(const std::string& line);
   void on_signal();
@@ -116,63 +138,78 @@ class Supervisor {
   int wait_ms() const;
 
   UniqueFd signals_;
+  std::vector<UniqueFd> received_;  // with `run`: log, report, launch
+  std::string unsaid_;              // lines of one turn leave together
   bool worker_gone_ = false;
   LineBuffer commands_{4096};
   pid_t stage_ = 0;
   bool stage_gone_ = false;
-  bool empty_ = false;
-  Phase phase_ = Phase::running;
+  Phase phase_ = Phase::idle;
   std::int64_t deadline_ms_ = 0;  // ending: SIGKILL then; killing: the next round
   std::int64_t killing_since_ms_ = 0;
   std::int64_t survivors_said_ms_ = 0;
 };
 
-void Supervisor::say(const std::string& line) {
-  if (worker_gone_) return;
-  const std::string text = line + "\n";
+void Supervisor::flush() {
+  const std::string text = std::exchange(unsaid_, {});
+  if (worker_gone_ || text.empty()) return;
   if (::send(control_fd, text.data(), text.size(), MSG_NOSIGNAL) < 0 && errno == EPIPE) {
     worker_gone_ = true;
   }
 }
 
-bool Supervisor::start(Launch& launch) {
-  int failure[2];
-  if (::pipe2(failure, O_CLOEXEC) != 0) return false;
-  const UniqueFd failure_in(failure[0]);
-  UniqueFd failure_out(failure[1]);
-  const pid_t self = ::getpid();
-  stage_ = ::fork();
-  if (stage_ < 0) {
-    say("failed " + std::to_string(errno));
+void Supervisor::start() {
+  std::vector<UniqueFd> fds = std::exchange(received_, {});
+  Launch launch;
+  if (fds.size() != 3 || !read_launch(fds[2].get(), launch)) {
+    say("failed " + std::to_string(EINVAL));
     say("empty");
-    return false;
+    return;
   }
-  if (stage_ == 0) become_stage(launch, self, failure_out.get());
-  failure_out.reset();
-  ::close(report_fd);
-  int reason = 0;
-  ssize_t got = 0;
-  do {
-    got = ::read(failure_in.get(), &reason, sizeof reason);
-  } while (got < 0 && errno == EINTR);
-  if (got == sizeof reason) {
-    ::waitpid(stage_, nullptr, 0);
-    say("failed " + std::to_string(reason));
+  StageStart start;
+  start.arguments = pointers(launch.arguments);
+  start.variables = pointers(launch.environment);
+  start.folder = launch.folder.c_str();
+  start.log = fds[0].get();
+  start.report = fds[1].get();
+  start.parent = ::getpid();
+  stage_ = spawn_stage(start);
+  const int failed = stage_ < 0 ? errno : start.failed;
+  if (failed != 0) {
+    if (stage_ > 0) ::waitpid(stage_, nullptr, 0);
+    say("failed " + std::to_string(failed));
     say("empty");
-    return false;
+    return;
   }
+  phase_ = Phase::running;
+  stage_gone_ = false;
   say("started " + std::to_string(stage_));
-  return true;
 }
 
 void Supervisor::on_control() {
   char buffer[1024];
-  const ssize_t got = ::recv(control_fd, buffer, sizeof buffer, MSG_DONTWAIT);
+  alignas(cmsghdr) char extra[CMSG_SPACE(3 * sizeof(int))];
+  iovec piece{buffer, sizeof buffer};
+  msghdr message{};
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  message.msg_control = extra;
+  message.msg_controllen = sizeof extra;
+  const ssize_t got = ::recvmsg(control_fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (got <= 0) {
     worker_gone_ = true;
     begin_end(leftover_grace_ms);
     return;
+  }
+  for (cmsghdr* head = CMSG_FIRSTHDR(&message); head; head = CMSG_NXTHDR(&message, head)) {
+    if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) continue;
+    received_.clear();
+    for (std::size_t i = 0; i < (head->cmsg_len - CMSG_LEN(0)) / sizeof(int); ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(head) + i * sizeof fd, sizeof fd);
+      received_.emplace_back(fd);
+    }
   }
   for (const std::string& line : commands_.add({buffer, static_cast<std::size_t>(got)})) {
     on_command(line);
@@ -180,6 +217,7 @@ void Supervisor::on_control() {
 }
 
 void Supervisor::on_command(const std::string& line) {
+  if (line == "run" && phase_ == Phase::idle) start();
   if (line.starts_with("stop ")) begin_end(std::max(0L, std::atol(line.c_str() + 5)));
 }
 
@@ -191,11 +229,12 @@ void Supervisor::on_signal() {
 }
 
 void Supervisor::reap() {
+  bool empty = false;
   for (;;) {
     int status = 0;
     const pid_t pid = ::waitpid(-1, &status, WNOHANG);
     if (pid < 0 && errno == EINTR) continue;
-    if (pid < 0) empty_ = true;  // ECHILD
+    if (pid < 0) empty = true;  // ECHILD
     if (pid <= 0) break;
     if (pid != stage_) continue;
     stage_gone_ = true;
@@ -203,7 +242,12 @@ void Supervisor::reap() {
     say("exited " + std::to_string(by_signal ? -1 : WEXITSTATUS(status)) + " " +
         std::to_string(by_signal ? WTERMSIG(status) : 0));
   }
-  if (stage_gone_ && !empty_ && phase_ != Phase::killing) {
+  if (empty) {
+    say("empty");
+    phase_ = Phase::idle;
+    return;
+  }
+  if (stage_gone_ && phase_ != Phase::killing) {
     const std::vector<ProcessInfo> left = tree();
     if (phase_ == Phase::running && !left.empty()) say("leftovers " + describe_processes(left));
     begin_end(leftover_grace_ms);
@@ -212,7 +256,7 @@ void Supervisor::reap() {
 
 // Asking twice never makes the grace longer.
 void Supervisor::begin_end(std::int64_t grace_ms) {
-  if (phase_ == Phase::killing) return;
+  if (phase_ == Phase::idle || phase_ == Phase::killing) return;
   const std::int64_t deadline = monotonic_ms() + grace_ms;
   deadline_ms_ = phase_ == Phase::ending ? std::min(deadline_ms_, deadline) : deadline;
   phase_ = Phase::ending;
@@ -245,42 +289,45 @@ void Supervisor::kill_tree() {
 }
 
 int Supervisor::wait_ms() const {
-  if (phase_ == Phase::running) return -1;
+  if (phase_ == Phase::idle || phase_ == Phase::running) return -1;
   return static_cast<int>(std::max<std::int64_t>(0, deadline_ms_ - monotonic_ms()));
 }
 
-int Supervisor::run() {
+bool Supervisor::prepare() {
   ::setsid();
   ::prctl(PR_SET_NAME, "ns-supervise");
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
-  ::signal(SIGPIPE, SIG_IGN);
+  // What the worker ignores must not be ignored by a stage.
+  for (int number = 1; number < NSIG; ++number) ::signal(number, SIG_DFL);
   sigset_t mask;
   sigemptyset(&mask);
   for (const int number : {SIGCHLD, SIGTERM, SIGINT, SIGHUP}) sigaddset(&mask, number);
   ::sigprocmask(SIG_BLOCK, &mask, nullptr);
-  ::close_range(launch_fd + 1, ~0U, 0);
+  ::close_range(control_fd + 1, ~0U, 0);
+  ::fcntl(control_fd, F_SETFD, FD_CLOEXEC);
+  // The stage's number is taken, so that nothing received lies there already: dup2 onto itself
+  // would leave it to be closed by exec.
+  if (::open("/dev/null", O_RDONLY | O_CLOEXEC) != report_fd) return false;
   signals_.reset(::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));
-  for (const int fd : {control_fd, report_fd, launch_fd}) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+  return signals_.is_open();
+}
 
-  Launch launch;
-  if (!signals_.is_open() || !read_launch(launch_fd, launch)) {
-    say("failed " + std::to_string(EINVAL));
-    say("empty");
-    return 1;
-  }
-  ::close(launch_fd);
-  if (!start(launch)) return 0;
-
-  while (!empty_) {
-    pollfd polls[2] = {{signals_.get(), POLLIN, 0}, {worker_gone_ ? -1 : control_fd, POLLIN, 0}};
-    ::poll(polls, 2, wait_ms());
-    if (polls[0].revents != 0) on_signal();
-    if (polls[1].revents != 0) on_control();
-    reap();
-    if (!empty_ && phase_ != Phase::running && monotonic_ms() >= deadline_ms_) kill_tree();
-  }
-  say("empty");
+int Supervisor::run() {
+  if (!prepare()) return 1;
+  while (!worker_gone_ || phase_ != Phase::idle) serve();
   return 0;
+}
+
+void Supervisor::serve() {
+  flush();
+  pollfd polls[2] = {{signals_.get(), POLLIN, 0}, {worker_gone_ ? -1 : control_fd, POLLIN, 0}};
+  ::poll(polls, 2, wait_ms());
+  if (polls[0].revents != 0) on_signal();
+  if (polls[1].revents != 0) on_control();
+  if (phase_ == Phase::idle) return;
+  reap();
+  const bool ending = phase_ == Phase::ending || phase_ == Phase::killing;
+  if (ending && monotonic_ms() >= deadline_ms_) kill_tree();
 }
 
 }  // namespace

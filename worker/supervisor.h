@@ -8,11 +8,16 @@
 // process group (a child may leave it, and its number is recycled), PR_SET_PDEATHSIG alone (reaches
 // one generation), cgroups alone (often not writable).
 //
-// Descriptors: 0 /dev/null, 1 and 2 the attempt's log, and
+// A supervisor serves one stage after another: starting the program costs several times what a
+// small stage does. It takes the next stage only when the tree of the last one is empty, so nothing
+// of one reaches another. Idle, it only waits for its socket: the end of the worker ends it.
+//
+// Descriptors: 0, 1, 2 /dev/null, and
 //   3  control: a stream socket to the worker. Its end means that the worker is gone.
-//   4  report: handed to the stage
-//   5  launch: folder, argument count, arguments and environment, each closed by NUL
+// With `run` come three more: the attempt's log, the report pipe (4 in the stage), and the launch
+// file: folder, argument count, arguments and environment, each closed by NUL.
 // Control lines, worker to supervisor:
+//   run                      start the stage whose descriptors come with this line
 //   stop GRACE_MS            SIGTERM and SIGCONT to the stage's session, after the grace SIGKILL to
 //   all
 // Control lines, supervisor to worker:
@@ -21,7 +26,7 @@
 //   exited CODE SIGNAL       the stage's first process is gone (CODE -1: by SIGNAL)
 //   leftovers TEXT           processes that outlived it and are being ended
 //   survivors TEXT           processes that SIGKILL has not ended yet
-//   empty                    nothing of the tree is left; the supervisor exits
+//   empty                    nothing of the tree is left; the supervisor is free again
 #pragma once
 
 #include <cstdint>
@@ -32,7 +37,6 @@ namespace supervisor {
 inline constexpr const char* argument = "--supervise";
 inline constexpr int control_fd = 3;
 inline constexpr int report_fd = 4;
-inline constexpr int launch_fd = 5;
 // For what outlives the stage's first process, and for everything when the worker is gone.
 inline constexpr std::int64_t leftover_grace_ms = 2000;
 inline constexpr std::int64_t survivors_after_ms = 5000;

@@ -11,6 +11,7 @@
 #include "coordinator/cli/session.h"
 #include "coordinator/terminal.h"
 #include "schema/json.h"
+#include "schema/log_piece.h"
 
 namespace nightshift::cli {
 
@@ -45,6 +46,7 @@ int do_logs(const Place& place, const LogsArguments& arguments) {
   // No bytes before the end: only what comes from now on.
   if (arguments.tail_bytes == 0) question["offset"] = INT64_MAX;
   std::int64_t quiet_polls = 0;
+  bool at_line_begin = true;
   while (!is_interrupted()) {
     const Result<Json> answer = questions->ask("logs", question);
     if (!answer.ok() && is_interrupted()) break;
@@ -58,7 +60,13 @@ int do_logs(const Place& place, const LogsArguments& arguments) {
     if (!text.ok() || !next.ok() || !size.ok() || !attempt.ok() || !is_open.ok()) {
       return fail(Error{ErrorCode::corrupt, "the answer makes no sense", "reply to logs", ""});
     }
+    const std::int64_t left_out = answer->value("left_out", std::int64_t{0});
+    if (left_out > 0) {
+      fmt::print("{}{}\n", at_line_begin ? "" : "\n", log_left_out_line(left_out));
+      at_line_begin = true;
+    }
     const std::string out = shown(*text, is_tty);
+    if (!out.empty()) at_line_begin = out.back() == '\n';
     std::fwrite(out.data(), 1, out.size(), stdout);
     std::fflush(stdout);
     if (*attempt > 0) {

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "schema/log_piece.h"
 #include "schema/text.h"
 #include "tests/worker/support.h"
 #include "worker/event_log.h"

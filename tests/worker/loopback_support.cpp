@@ -85,7 +85,8 @@ Message FakeCoordinator::receive(const Message& wanted, std::int64_t until_ms) {
   return std::move(*message);
 }
 
-WorkerProcess::WorkerProcess(const std::string& folder, const std::string& access) {
+WorkerProcess::WorkerProcess(const std::string& folder, const std::string& access,
+                             std::vector<std::string> more) {
   int parent[2];
   REQUIRE(::pipe2(parent, O_CLOEXEC) == 0);
   parent_.reset(parent[1]);
@@ -97,9 +98,26 @@ WorkerProcess::WorkerProcess(const std::string& folder, const std::string& acces
     const int log_fd = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0666);
     ::dup2(log_fd, 2);
     ::fcntl(parent[0], F_SETFD, 0);
-    ::execl(program.c_str(), "nightshift-worker", "--access", access.c_str(), "--root",
-            root.c_str(), "--name", "box1", "--label", "night", "--label", "big", "--stop-grace",
-            "1", "--parent-fd", std::to_string(parent[0]).c_str(), nullptr);
+    std::vector<std::string> texts = {"nightshift-worker",
+                                      "--access",
+                                      access,
+                                      "--root",
+                                      root,
+                                      "--name",
+                                      "box1",
+                                      "--label",
+                                      "night",
+                                      "--label",
+                                      "big",
+                                      "--stop-grace",
+                                      "1",
+                                      "--parent-fd",
+                                      std::to_string(parent[0])};
+    texts.insert(texts.end(), more.begin(), more.end());
+    std::vector<char*> arguments;
+    for (std::string& text : texts) arguments.push_back(text.data());
+    arguments.push_back(nullptr);
+    ::execv(program.c_str(), arguments.data());
     ::_exit(127);
   }
   ::close(parent[0]);

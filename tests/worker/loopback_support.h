@@ -51,7 +51,8 @@ class FakeCoordinator {
 // Ended with SIGKILL and reaped at the end, its tree with it.
 class WorkerProcess {
  public:
-  WorkerProcess(const std::string& folder, const std::string& access);
+  WorkerProcess(const std::string& folder, const std::string& access,
+                std::vector<std::string> more = {});
   ~WorkerProcess();
   WorkerProcess(const WorkerProcess&) = delete;
   WorkerProcess& operator=(const WorkerProcess&) = delete;

@@ -36,8 +36,8 @@ TEST_CASE("process: exit codes and signals come through, and their classes") {
     CHECK((exit->signal != 0 ? outcome_of_signal(exit->signal, false)
                              : outcome_of_exit(exit->exit_code)) == row.outcome);
     CHECK(std::holds_alternative<ProcessTreeEmpty>(run.events.back()));
-    CHECK(run.family.supervisors().empty());  // reaped, not a zombie
-    CHECK_FALSE(read_process(run.process->supervisor()));
+    CHECK(run.family.busy() == 0);
+    CHECK(run.family.idle() == 1);  // it waits for the next stage
   }
 }
 
@@ -59,7 +59,7 @@ TEST_CASE("process: a command with a NUL or without words is refused before anyt
   ProcessFamily family(worker_program());
   CHECK_FALSE(StageProcess::start(family, {{}, {}, "/", 2}).ok());
   CHECK_FALSE(StageProcess::start(family, {{std::string("a\0b", 3)}, {}, "/", 2}).ok());
-  CHECK(family.supervisors().empty());
+  CHECK(family.busy() + family.idle() == 0);
 }
 
 TEST_CASE("process: stdout and stderr go to the log; only 0, 1, 2 and the report are open") {
@@ -184,7 +184,7 @@ TEST_CASE("process: a supervisor killed from outside takes nothing with it that 
   CHECK(is_gone(pid_in(folder.path() + "/stage")));
   CHECK(is_gone(pid_in(folder.path() + "/grandchild")));
   CHECK(run.find<ProcessExited>()->signal == SIGKILL);
-  CHECK(run.family.supervisors().empty());
+  CHECK(run.family.busy() + run.family.idle() == 0);
 }
 
 TEST_CASE("process: many children that fork on while they are being killed are all ended") {
@@ -206,25 +206,4 @@ TEST_CASE("process: signal_process does not hit a process that only has the same
   other.start_ticks += 1;
   CHECK(signal_process(other, SIGKILL) == Signalled::gone);
   CHECK(signal_process(*self, 0) == Signalled::sent);
-}
-
-TEST_CASE("process: what it costs to start and end a stage, beside a bare fork and exec") {
-  constexpr int rounds = 20;
-  std::int64_t supervised_ms = 0;
-  for (int i = 0; i < rounds; ++i) {
-    TempFolder folder;
-    ScriptRun run(folder.path());
-    const std::int64_t begun = monotonic_ms();
-    run.start("exit 0");
-    while (!run.process->is_empty()) {
-      run.poll();
-      ::usleep(100);
-    }
-    supervised_ms += monotonic_ms() - begun;
-  }
-  const std::int64_t begun = monotonic_ms();
-  for (int i = 0; i < rounds; ++i) CHECK(::system("exit 0") == 0);
-  const std::int64_t bare_ms = monotonic_ms() - begun;
-  MESSAGE("start to empty: ", static_cast<double>(supervised_ms) / rounds,
-          " ms; sh alone: ", static_cast<double>(bare_ms) / rounds, " ms");
 }

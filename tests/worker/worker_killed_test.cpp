@@ -47,6 +47,25 @@ TEST_CASE("worker killed: nothing of the stage's tree survives, and the supervis
   }
 }
 
+TEST_CASE("worker killed: a supervisor that waits for a stage goes too") {
+  TempFolder folder;
+  const pid_t worker = ::fork();
+  if (worker == 0) {
+    ScriptRun run(folder.path());
+    run.start("exit 0");
+    if (run.run_until_empty() && run.family.idle() == 1) {
+      write_text(folder.path() + "/supervisor", std::to_string(run.process->supervisor()));
+    }
+    for (;;) ::pause();
+  }
+  REQUIRE(eventually([&] { return pid_in(folder.path() + "/supervisor") > 0; }));
+  const pid_t supervisor = pid_in(folder.path() + "/supervisor");
+  CHECK_FALSE(is_gone(supervisor));
+  ::kill(worker, SIGKILL);
+  ::waitpid(worker, nullptr, 0);
+  CHECK(eventually([&] { return is_gone(supervisor); }));
+}
+
 TEST_CASE("worker and supervisor killed at once: what escaped is found by its environment") {
   TempFolder folder;
   const std::string marker = folder.path() + "/attempts/";
