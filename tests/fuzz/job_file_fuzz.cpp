@@ -1,5 +1,5 @@
-// Any bytes as a job file: either a job, or errors that say where. What is accepted can be sent: its
-// JSON is read back as the same job.
+// Any bytes as a job file: either a job, or errors that say where. What is accepted can be sent:
+// its JSON is read back as the same job.
 #include <cstdio>
 #include <cstdlib>
 #include <string>
