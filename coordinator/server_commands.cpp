@@ -159,11 +159,8 @@ Result<Json> Desk::explain(const Json& arguments, Now now) const {
     if (!wanted.empty() && item.stage != wanted) continue;
     std::vector<std::string> reasons = item.reasons;
     if (view && reasons.empty()) {
-      for (const StageView& stage : view->stages) {
-        if (stage.name == item.stage && !stage.waiting_reason.empty()) {
-          reasons.push_back(stage.waiting_reason);
-        }
-      }
+      const StageView& stage = view->stages[job.graph.index.at(item.stage)];
+      if (!stage.waiting_reason.empty()) reasons.push_back(stage.waiting_reason);
     }
     stages.push_back(
         {{"stage", item.stage}, {"state", to_string(item.state)}, {"reasons", reasons}});

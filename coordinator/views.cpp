@@ -27,6 +27,7 @@ StageView brief_view(const Job& job, std::uint32_t index) {
   view.state = stage.state;
   view.attempt = stage.attempt.value;
   view.needs = job.spec.stages[index].needs;
+  view.group = job.spec.stages[index].group;
   if (!stage.attempts.empty()) view.worker = stage.attempts.back().worker.value;
   return view;
 }

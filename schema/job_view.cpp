@@ -37,6 +37,7 @@ void fields(A& a, Ref<A, StageView> m) {
   a.list("metrics", m.metrics);
   a.list("red_lines", m.red_lines);
   a.names("notes", m.notes, codec::prose_bytes_max);
+  a.may_miss().text("group", m.group);
 }
 
 template <class A>
@@ -83,7 +84,7 @@ Json to_json(const WorkerView& view) { return codec::write_object(view); }
 Json to_json(const ResumeStep& step) { return codec::write_object(step); }
 
 Result<JobView> job_view_from_json(const Json& json) {
-  return codec::read_object<JobView>(json, "job view");
+  return codec::read_object<JobView>(json, "job view", true);
 }
 
 Result<WorkerView> worker_view_from_json(const Json& json) {

@@ -45,6 +45,7 @@ struct StageView {
   std::vector<MetricReport> metrics;
   std::vector<RedLineResult> red_lines;
   std::vector<std::string> notes;
+  std::string group;                  // the matrix stage of the file that it was made of
 };
 
 struct EventView {

@@ -89,6 +89,7 @@ void describe_looking(CLI::App& app, Fields& fields) {
   CLI::App* status = add_command(app, fields, "status", "All jobs, or one with its stages",
                                  fields.status);
   status->add_option("JOB", fields.status.job, job_help);
+  status->add_flag("--all,-a", fields.status.all, "Every stage of a large matrix");
   status->add_flag("--watch,-w", fields.status.watch, "Follow until the job ends");
   status->add_flag("--json", fields.status.json, "For programs");
 
@@ -112,6 +113,7 @@ void describe_looking(CLI::App& app, Fields& fields) {
   CLI::App* check = add_command(app, fields, "check", "All mistakes of job files, offline",
                                 fields.check);
   check->add_option("JOB_FILE", fields.check.job_files, file_help)->required();
+  check->add_flag("--all,-a", fields.check.all, "Names every stage of a large matrix");
 
   CLI::App* workers = add_command(app, fields, "workers", "Who works for the coordinator",
                                   fields.workers);

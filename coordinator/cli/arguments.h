@@ -38,6 +38,7 @@ struct StatusArguments {
   std::string job;             // empty: all jobs
   bool watch = false;
   bool json = false;
+  bool all = false;            // every stage of a large matrix
 };
 struct LogsArguments {
   std::string job;
@@ -65,6 +66,7 @@ struct ReportArguments {
 };
 struct CheckArguments {
   std::vector<std::string> job_files;
+  bool all = false;
 };
 struct WorkersArguments {
   bool json = false;

@@ -6,6 +6,7 @@
 
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/session.h"
+#include "coordinator/cli/stage_groups.h"
 #include "coordinator/terminal.h"
 
 namespace nightshift::cli {
@@ -38,12 +39,8 @@ int do_check(const CheckArguments& arguments) {
       exit_code = exit_failed;
       continue;
     }
-    std::string stages;
-    for (const StageSpec& stage : job.spec.stages) {
-      stages += (stages.empty() ? "" : ", ") + stage.name;
-    }
     say(fmt::format("{}: ok: {}, {} stages: {}", path, printable(job.spec.name),
-                    job.spec.stages.size(), stages));
+                    job.spec.stages.size(), stage_list_text(job.spec, arguments.all)));
   }
   return exit_code;
 }

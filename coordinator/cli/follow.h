@@ -20,6 +20,7 @@ struct FollowOptions {
   Place place;
   bool may_start = false;               // start a private pair where no coordinator runs
   EmbeddedOptions embedded;
+  bool all = false;                     // shows every stage of a large matrix
   std::int64_t poll_ms = 250;
   std::int64_t patience_ms = 60'000;    // without an answer
 };
@@ -46,6 +47,10 @@ class Follower {
   std::unique_ptr<EmbeddedPair> pair_;
   std::optional<Client> client_;
 };
+
+// How long to wait after an answer that took `reply_ms`: looking at a job of 10,000 stages must not
+// be what its coordinator is busy with.
+std::int64_t pause_ms_after(std::int64_t reply_ms, std::int64_t poll_ms);
 
 // From now on SIGINT and SIGTERM are counted; the second one ends the program with 130.
 void catch_interrupts();

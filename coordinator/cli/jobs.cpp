@@ -18,6 +18,8 @@ namespace nightshift::cli {
 
 namespace {
 
+constexpr std::size_t log_tails_max = 4;
+
 ProgressStyle style_of_stdout() {
   const TerminalTraits traits = terminal_traits(STDOUT_FILENO);
   return {traits.columns, 0, traits.colour};
@@ -62,35 +64,45 @@ Result<std::vector<JobView>> ask_list(Questions& questions) {
   return jobs;
 }
 
-void print_job(const Place& place, const JobView& view, bool is_offline) {
-  const ProgressStyle style = style_of_stdout();
+void print_log_tail(const StageView& stage) {
+  const AttemptView& last = stage.attempts.back();
+  say(fmt::format("the end of the log of {} #{}:", printable(stage.name), last.attempt));
+  std::string_view tail = last.log_tail;
+  while (!tail.empty()) {
+    const std::size_t end = std::min(tail.find('\n'), tail.size());
+    say("  " + printable(tail.substr(0, end)));
+    tail.remove_prefix(std::min(end + 1, tail.size()));
+  }
+}
+
+void print_job(const Place& place, const JobView& view, bool is_offline, bool all) {
+  ProgressStyle style = style_of_stdout();
+  style.all = all;
   const SystemClock clock;
   say(render_job(view, clock.now().wall_ms, style));
   if (view.state == JobState::active && is_offline) {
     say("no coordinator runs: nobody works on it; to go on: " + resume_command(place, view.job));
   }
   if (view.state == JobState::failed || view.state == JobState::cancelled) {
+    std::size_t tails = 0;
     for (const StageView& stage : view.stages) {
       if (stage.state != StageState::failed || stage.attempts.empty()) continue;
-      const AttemptView& last = stage.attempts.back();
-      if (!last.log_tail.empty()) {
-        say(fmt::format("the end of the log of {} #{}:", stage.name, last.attempt));
-        std::string_view tail = last.log_tail;
-        while (!tail.empty()) {
-          const std::size_t end = std::min(tail.find('\n'), tail.size());
-          say("  " + printable(tail.substr(0, end)));
-          tail.remove_prefix(std::min(end + 1, tail.size()));
-        }
-      }
+      if (stage.attempts.back().log_tail.empty()) continue;
+      if (++tails <= log_tails_max || all) print_log_tail(stage);
+    }
+    if (tails > log_tails_max && !all) {
+      say(fmt::format("… and the logs of {} more: --all, or nightshift logs {} STAGE",
+                      tails - log_tails_max, view.job.value));
     }
     say("to go on: " + resume_command(place, view.job));
   }
 }
 
-int watch(const Place& place, const JobView& view) {
+int watch(const Place& place, const JobView& view, bool all) {
   catch_interrupts();
   FollowOptions options;
   options.place = place;
+  options.all = all;
   Follower follower(std::move(options));
   if (const Status connected = follower.connect(); !connected.ok()) return fail(connected.error());
   const auto followed = follower.follow(view.job);
@@ -174,11 +186,11 @@ int do_status(const Place& place, const StatusArguments& arguments) {
       view = std::move(*asked);
     }
     if (!arguments.watch || questions->is_offline()) {
-      print_job(place, *view, questions->is_offline());
+      print_job(place, *view, questions->is_offline(), arguments.all);
       return exit_ok;
     }
   }
-  return watch(place, *view);
+  return watch(place, *view, arguments.all);
 }
 
 int do_cancel(const Place& place, const CancelArguments& arguments) {

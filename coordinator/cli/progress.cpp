@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "coordinator/cli/stage_groups.h"
 #include "coordinator/terminal.h"
 
 namespace nightshift::cli {
@@ -105,6 +106,15 @@ std::string stage_line(const StageView& stage, std::size_t name_columns,
   return clip_to_width(line, style.columns);
 }
 
+std::string group_line(const JobView& view, const StageRow& row, std::size_t name_columns,
+                       const ProgressStyle& style) {
+  const std::string line =
+      fmt::format("  {} {} {} stages: {}", coloured("⋮", Colour::bold, style.colour),
+                  pad_right(printable(row.group), name_columns), row.members.size(),
+                  state_counts(view, row));
+  return clip_to_width(line, style.columns);
+}
+
 std::string headline(const JobView& view, std::int64_t wall_ms, const ProgressStyle& style) {
   const auto finished = std::count_if(view.stages.begin(), view.stages.end(),
                                       [](const StageView& s) { return has_result(s.state); });
@@ -120,20 +130,51 @@ std::string headline(const JobView& view, std::int64_t wall_ms, const ProgressSt
   return clip_to_width(line, style.columns);
 }
 
-// Which stages fit: what runs or went wrong first, then what comes next, then what is over.
-std::vector<bool> choose(const JobView& view, std::size_t lines_max) {
-  const bool all_fit = lines_max == 0 || view.stages.size() + 1 <= lines_max;
-  std::vector<bool> shown(view.stages.size(), all_fit);
+// A line that may be shown: of a stage, or of a large group.
+struct Line {
+  const StageRow* row;
+  std::size_t stage;
+  bool is_group = false;
+  std::size_t stages_told = 1;      // how many nobody sees when it is left out
+  int rank = 0;                     // the lowest stay when there is little room
+};
+
+int rank_of(StageState state) {
+  if (is_active(state)) return 0;
+  if (state == StageState::failed) return 1;
+  return is_final(state) ? 3 : 2;
+}
+
+std::vector<Line> lines_of(const JobView& view, const std::vector<StageRow>& rows) {
+  std::vector<Line> lines;
+  for (const StageRow& row : rows) {
+    if (row.group.empty()) {
+      const std::size_t stage = row.members[0];
+      lines.push_back({&row, stage, false, 1, rank_of(view.stages[stage].state)});
+      continue;
+    }
+    int rank = 3;
+    for (const std::size_t member : row.members) {
+      rank = std::min(rank, rank_of(view.stages[member].state));
+    }
+    lines.push_back({&row, row.members[0], true, row.members.size(), rank});
+    for (const std::size_t member : telling_members(view, row)) {
+      // Its group's line counts it.
+      lines.push_back({&row, member, false, 0, rank_of(view.stages[member].state)});
+    }
+  }
+  return lines;
+}
+
+// Which lines fit: what runs or went wrong first, then what comes next, then what is over.
+std::vector<bool> choose(const std::vector<Line>& lines, std::size_t lines_max) {
+  const bool all_fit = lines_max == 0 || lines.size() + 1 <= lines_max;
+  std::vector<bool> shown(lines.size(), all_fit);
   if (shown.empty() || shown[0]) return shown;
   std::size_t left = lines_max > 2 ? lines_max - 2 : 1;   // headline and "... more"
-  auto rank = [](StageState s) {
-    if (is_active(s)) return 0;
-    if (s == StageState::failed) return 1;
-    return is_final(s) ? 3 : 2;
-  };
   for (int wanted = 0; wanted <= 3; ++wanted) {
     for (std::size_t i = 0; i < shown.size() && left > 0; ++i) {
-      if (rank(view.stages[i].state) != wanted) continue;
+      if (lines[i].rank != wanted) continue;
       shown[i] = true;
       --left;
     }
@@ -165,16 +206,21 @@ std::string progress_text(const AttemptPulse& pulse) {
 
 std::vector<std::string> render_job(const JobView& view, std::int64_t wall_ms,
                                     const ProgressStyle& style) {
+  const std::vector<StageRow> rows = stage_rows(view, style.all);
+  const std::vector<Line> candidates = lines_of(view, rows);
   std::size_t name_columns = 4;
-  for (const StageView& stage : view.stages) {
-    name_columns = std::max(name_columns, std::min(name_columns_max, display_width(stage.name)));
+  for (const Line& line : candidates) {
+    const std::string& name = line.is_group ? line.row->group : view.stages[line.stage].name;
+    name_columns = std::max(name_columns, std::min(name_columns_max, display_width(name)));
   }
   std::vector<std::string> lines = {headline(view, wall_ms, style)};
-  const std::vector<bool> shown = choose(view, style.lines_max);
+  const std::vector<bool> shown = choose(candidates, style.lines_max);
   std::size_t hidden = 0;
-  for (std::size_t i = 0; i < view.stages.size(); ++i) {
-    if (shown[i]) lines.push_back(stage_line(view.stages[i], name_columns, style));
-    else ++hidden;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const Line& line = candidates[i];
+    if (!shown[i]) hidden += line.stages_told;
+    else if (line.is_group) lines.push_back(group_line(view, *line.row, name_columns, style));
+    else lines.push_back(stage_line(view.stages[line.stage], name_columns, style));
   }
   if (hidden > 0) lines.push_back(clip_to_width(fmt::format("  … {} more", hidden), style.columns));
   return lines;

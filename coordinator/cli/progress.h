@@ -16,12 +16,14 @@ struct ProgressStyle {
   std::size_t columns = 100;
   std::size_t lines_max = 0;      // 0: no limit; else the least telling stages are left out
   bool colour = false;
+  bool all = false;               // every stage of a large matrix has its own line
 };
 
 // "64/128 samples 50%", "64 samples", "" when the stage told nothing yet.
 std::string progress_text(const AttemptPulse& pulse);
 
-// A headline and one line a stage; none wider than style.columns.
+// A headline and one line a stage, or one for all of a large matrix and those of its stages that
+// tell most; none wider than style.columns.
 std::vector<std::string> render_job(const JobView& view, std::int64_t wall_ms,
                                     const ProgressStyle& style);
 
