@@ -1,6 +1,8 @@
 #include <doctest/doctest.h>
 
+#include "coordinator/cli/follow.h"
 #include "coordinator/cli/progress.h"
+#include "coordinator/cli/stage_groups.h"
 #include "coordinator/terminal.h"
 
 using namespace nightshift;
@@ -134,4 +136,80 @@ TEST_CASE("progress: plain lines tell changes once and progress now and then") {
   REQUIRE(done.size() == 2);
   CHECK(done[0].find("calibrate note: layer 5 put back") != std::string::npos);
   CHECK(done[1].find("calibrate #2 done in 0:31") != std::string::npos);
+}
+
+namespace {
+
+// 1000 stages of one matrix between two others: 30 run, 12 failed, the rest waits.
+JobView sweep() {
+  JobView view;
+  view.job = {7};
+  view.name = "sweep";
+  view.stages.push_back(stage("baseline", StageState::done, 1));
+  for (int i = 0; i < 1000; ++i) {
+    const StageState state = i < 30   ? StageState::running
+                             : i < 42 ? StageState::failed
+                                      : StageState::ready;
+    view.stages.push_back(stage("seed-" + std::to_string(i), state, i < 42 ? 1 : 0));
+    view.stages.back().group = "seed";
+  }
+  view.stages.push_back(stage("evaluate", StageState::waiting));
+  return view;
+}
+
+}  // namespace
+
+TEST_CASE("progress: a large matrix is one line of counts, and the stages that tell most") {
+  const auto lines = render_job(sweep(), 0, {100, 0, false});
+  REQUIRE(lines.size() == 1 + 1 + 1 + 8 + 1);
+  CHECK(lines[2] == "  ⋮ seed     1000 stages: 12 failed, 30 running, 958 ready");
+  CHECK(lines[3].find("seed-0 ") != std::string::npos);
+  CHECK(lines[10].find("seed-7 ") != std::string::npos);
+  CHECK(lines[11].find("evaluate") != std::string::npos);
+  CHECK(render_job(sweep(), 0, {100, 0, false, true}).size() == 1 + 1002);
+}
+
+TEST_CASE("progress: what failed in a large matrix is named where little runs") {
+  JobView view = sweep();
+  for (std::size_t i = 3; i <= 30; ++i) view.stages[i].state = StageState::done;
+  const auto lines = render_job(view, 0, {100, 0, false});
+  REQUIRE(lines.size() == 12);
+  CHECK(lines[2] == "  ⋮ seed     1000 stages: 12 failed, 2 running, 958 ready, 28 done");
+  CHECK(lines[4].find("▶ seed-1 ") != std::string::npos);
+  CHECK(lines[5].find("✗ seed-30 ") != std::string::npos);
+}
+
+TEST_CASE("progress: a low terminal keeps a large matrix's counts") {
+  const auto lines = render_job(sweep(), 0, {100, 5, false});
+  REQUIRE(lines.size() == 5);
+  CHECK(lines[1].find("⋮ seed ") != std::string::npos);
+  CHECK(lines[4] == "  … 2 more");   // baseline and evaluate; the group's line counts its own
+}
+
+TEST_CASE("progress: a matrix of eight stages is eight lines, of nine one") {
+  JobView view;
+  for (int i = 0; i < 8; ++i) {
+    view.stages.push_back(stage("s-" + std::to_string(i), StageState::ready));
+    view.stages.back().group = "s";
+  }
+  CHECK(render_job(view, 0, {100, 0, false}).size() == 9);
+  view.stages.push_back(view.stages.back());
+  CHECK(render_job(view, 0, {100, 0, false}).size() == 2);
+}
+
+TEST_CASE("progress: check names a large matrix once") {
+  JobSpec spec;
+  spec.stages.push_back({.name = "baseline"});
+  for (int i = 0; i < 9; ++i) {
+    spec.stages.push_back({.name = "q-" + std::to_string(i), .group = "q"});
+  }
+  CHECK(stage_list_text(spec, false) == "baseline, q (9 stages)");
+  CHECK(stage_list_text(spec, true) ==
+        "baseline, q-0, q-1, q-2, q-3, q-4, q-5, q-6, q-7, q-8");
+}
+
+TEST_CASE("progress: looking takes at most a twentieth of the time") {
+  CHECK(pause_ms_after(3, 250) == 250);
+  CHECK(pause_ms_after(100, 250) == 1'900);
+  CHECK(pause_ms_after(5'000, 250) == 10'000);   // and something is seen now and then
 }

@@ -35,6 +35,7 @@ JobView example_view() {
   stage.metrics = {{"ppl", 7.5, "", "zh", "d"}};
   stage.red_lines = {{"ttft_ms", "<= 1", 1, 2, false, false, "x"}};
   stage.notes = {"note"};
+  stage.group = "grid";
   JobView view;
   view.job = {3};
   view.name = "夜";
