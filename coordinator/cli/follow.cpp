@@ -37,7 +37,8 @@ class Screen {
     if (!traits_.is_tty) return say(plain_.lines(view, now));
     traits_ = terminal_traits(STDOUT_FILENO);   // its size may have changed
     const std::size_t lines_max = traits_.rows > 2 ? traits_.rows - 1 : 0;
-    block_.draw(render_job(view, now.wall_ms, {traits_.columns - 1, lines_max, traits_.colour, all_}));
+    block_.draw(
+        render_job(view, now.wall_ms, {traits_.columns - 1, lines_max, traits_.colour, all_}));
   }
   void note(const std::string& line) {
     if (traits_.is_tty) block_.print_above(line);

@@ -199,9 +199,11 @@ TEST_CASE("progress: a matrix of eight stages is eight lines, of nine one") {
 
 TEST_CASE("progress: check names a large matrix once") {
   JobSpec spec;
-  spec.stages.push_back({.name = "baseline"});
-  for (int i = 0; i < 9; ++i) {
-    spec.stages.push_back({.name = "q-" + std::to_string(i), .group = "q"});
+  spec.stages.resize(10);
+  spec.stages[0].name = "baseline";
+  for (std::size_t i = 1; i < spec.stages.size(); ++i) {
+    spec.stages[i].name = "q-" + std::to_string(i);
+    spec.stages[i].group = "q";
   }
   CHECK(stage_list_text(spec, false) == "baseline, q (9 stages)");
   CHECK(stage_list_text(spec, true) ==
