@@ -202,7 +202,7 @@ TEST_CASE("progress: check names a large matrix once") {
   spec.stages.resize(10);
   spec.stages[0].name = "baseline";
   for (std::size_t i = 1; i < spec.stages.size(); ++i) {
-    spec.stages[i].name = "q-" + std::to_string(i);
+    spec.stages[i].name = "q-" + std::to_string(i - 1);
     spec.stages[i].group = "q";
   }
   CHECK(stage_list_text(spec, false) == "baseline, q (9 stages)");
