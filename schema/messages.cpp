@@ -185,7 +185,7 @@ void fields(A& a, Ref<A, LogRequest> m) {
   a.integer("request", m.request);
   a.object("ref", m.ref);
   a.integer("offset", m.offset, INT64_MIN);
-  a.integer("bytes_max", m.bytes_max, 0, static_cast<std::int64_t>(wire::text_bytes_max));
+  a.integer("bytes_max", m.bytes_max, 0, static_cast<std::int64_t>(wire::log_bytes_max));
 }
 
 template <class A>
@@ -194,7 +194,7 @@ void fields(A& a, Ref<A, LogChunk> m) {
   a.object("ref", m.ref);
   a.integer("offset", m.offset);
   a.integer("size", m.size);
-  a.bytes("bytes", m.bytes, wire::text_bytes_max);
+  a.bytes("bytes", m.bytes, wire::log_bytes_max);
   a.prose("error", m.error);
 }
 

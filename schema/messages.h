@@ -30,6 +30,7 @@ inline constexpr std::string_view magic = "NSHF";
 inline constexpr std::uint8_t version = 1;
 inline constexpr std::size_t body_bytes_max = 64u << 20;
 inline constexpr std::size_t text_bytes_max = 48u << 20;  // a spec of 20,000 stages, a reply
+inline constexpr std::size_t log_bytes_max = 16u << 20;    // a piece of a log
 inline constexpr std::size_t name_bytes_max = 256;
 inline constexpr std::size_t list_items_max = 100'000;
 inline constexpr std::int64_t chunk_bytes_max = 4 << 20;   // a piece of a checkpoint
