@@ -62,6 +62,14 @@ std::optional<Error> check_zone(const JobSpec& spec) {
                  "names are like Asia/Shanghai or Europe/Berlin");
 }
 
+Result<std::string> digest_once(std::map<std::string, std::string>& known, const std::string& path,
+                                bool is_folder) {
+  const auto found = known.find(path);
+  if (found != known.end()) return found->second;
+  NS_TRY_ASSIGN(const std::string digest, is_folder ? hash_folder(path) : hash_file(path));
+  return known[path] = digest;
+}
+
 }  // namespace
 
 Result<std::string> read_job_file(const std::string& path) {
@@ -120,23 +128,13 @@ Status digest_inputs(JobSpec& spec) {
   std::map<std::string, std::string> known;
   for (StageSpec& stage : spec.stages) {
     if (!stage.model_path.empty()) {
-      auto model = known.find(stage.model_path);
-      if (model == known.end()) {
-        NS_TRY_ASSIGN(std::string digest, hash_folder(stage.model_path));
-        model = known.emplace(stage.model_path, std::move(digest)).first;
-      }
-      stage.model_digest = model->second;
+      NS_TRY_ASSIGN(stage.model_digest, digest_once(known, stage.model_path, true));
     }
     stage.input_digests.clear();
     for (const std::string& path : stage.inputs) {
-      auto it = known.find(path);
-      if (it == known.end()) {
-        std::error_code failed;
-        const bool folder = fs::is_directory(path, failed);
-        NS_TRY_ASSIGN(std::string digest, folder ? hash_folder(path) : hash_file(path));
-        it = known.emplace(path, std::move(digest)).first;
-      }
-      stage.input_digests[path] = it->second;
+      std::error_code failed;
+      const bool is_folder = fs::is_directory(path, failed);
+      NS_TRY_ASSIGN(stage.input_digests[path], digest_once(known, path, is_folder));
     }
   }
   return {};

@@ -191,52 +191,51 @@ class MatrixReader {
     return choice;
   }
 
-  const std::vector<YamlRef>* choices(const YamlNode& node, const char* key, std::size_t max) {
+  struct Choice {
+    YamlPlace place;
+    Combination values;
+  };
+
+  // The list of {axis: value, ...} at `node`, up to the first one that is wrong.
+  std::vector<Choice> read_choices(const YamlNode& node, const char* key, std::size_t max) {
+    std::vector<Choice> choices;
     if (node.kind != YamlNode::Kind::list) {
       fail(node.place,
            fmt::format("{}: expected a list of {{axis: value}}, found {}", key, kind_text(node)));
-      return nullptr;
-    }
-    if (node.items.size() > max) {
+    } else if (node.items.size() > max) {
       fail(node.place, fmt::format("{}: {} entries, the most is {}", key, node.items.size(), max));
-      return nullptr;
+    } else {
+      for (const YamlRef& item : node.items) {
+        Combination choice = read_choice(*item, key);
+        if (choice.empty()) break;
+        choices.push_back({item->place, std::move(choice)});
+      }
     }
-    return &node.items;
+    return choices;
   }
 
   void exclude_from(const YamlNode& node) {
-    const std::vector<YamlRef>* items = choices(node, "exclude", exclusions_max);
-    if (!items) return;
-    for (const YamlRef& item : *items) {
-      const Combination choice = read_choice(*item, "exclude");
-      if (choice.empty()) return;
+    for (const Choice& choice : read_choices(node, "exclude", exclusions_max)) {
       const auto fits = [&choice](const Combination& combination) {
-        return std::all_of(choice.begin(), choice.end(), [&combination](const auto& wanted) {
+        return std::all_of(choice.values.begin(), choice.values.end(), [&](const auto& wanted) {
           return std::find(combination.begin(), combination.end(), wanted) != combination.end();
         });
       };
       // One that fits nothing is a slip, and would let through what it was meant to keep out.
       if (std::erase_if(matrix_.combinations, fits) == 0) {
-        fail(item->place, "exclude: no combination has these values");
+        fail(choice.place, "exclude: no combination has these values");
       }
     }
   }
 
   void include_from(const YamlNode& node) {
-    const std::vector<YamlRef>* items = choices(node, "include", job_stages_max);
-    if (!items) return;
-    for (const YamlRef& item : *items) {
-      const Combination choice = read_choice(*item, "include");
-      if (choice.empty()) return;
+    for (const Choice& choice : read_choices(node, "include", job_stages_max)) {
       Combination whole;
       for (const MatrixAxis& axis : matrix_.axes) {
-        const auto given = std::find_if(choice.begin(), choice.end(), [&axis](const auto& entry) {
-          return entry.first == axis.name;
-        });
-        if (given != choice.end()) {
-          whole.push_back(*given);
+        if (const std::string* value = value_of(choice.values, axis.name)) {
+          whole.emplace_back(axis.name, *value);
         } else {
-          fail(item->place, fmt::format("include: says nothing of axis `{}`", axis.name));
+          fail(choice.place, fmt::format("include: says nothing of axis `{}`", axis.name));
         }
       }
       matrix_.combinations.push_back(std::move(whole));
@@ -248,14 +247,6 @@ class MatrixReader {
   Matrix matrix_;
   bool fine_ = true;
 };
-
-// The value of `axis`, null when there is none.
-const std::string* value_of(const Combination& combination, std::string_view axis) {
-  for (const auto& [name, value] : combination) {
-    if (name == axis) return &value;
-  }
-  return nullptr;
-}
 
 struct Substitution {
   const Combination& combination;
@@ -321,6 +312,13 @@ struct Substitution {
 };
 
 }  // namespace
+
+const std::string* value_of(const Combination& combination, std::string_view axis) {
+  for (const auto& [name, value] : combination) {
+    if (name == axis) return &value;
+  }
+  return nullptr;
+}
 
 bool is_matrix(const YamlNode& stage) {
   return stage.find("matrix") || stage.find("foreach");

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -29,6 +30,9 @@ struct MatrixAxis {
 
 // An axis and its value, in the order of the axes.
 using Combination = std::vector<std::pair<std::string, std::string>>;
+
+// The value of `axis`, null when there is none.
+const std::string* value_of(const Combination& combination, std::string_view axis);
 
 struct Matrix {
   std::vector<MatrixAxis> axes;

@@ -14,13 +14,6 @@ namespace {
 // Two matrices of 10,000 that share no axis would be a hundred million.
 constexpr std::size_t needs_max = 500'000;
 
-const std::string* value_of(const StageDraft& draft, const std::string& axis) {
-  for (const auto& [name, value] : draft.axes) {
-    if (name == axis) return &value;
-  }
-  return nullptr;
-}
-
 class NeedResolver {
  public:
   NeedResolver(const std::vector<StageDraft>& drafts, YamlProblems& problems)
@@ -78,7 +71,7 @@ class NeedResolver {
                        YamlPlace place, Places& needs) {
     std::vector<std::string> shared;
     for (const auto& [axis, value] : drafts_[group.second.front()].axes) {
-      if (value_of(draft, axis)) shared.push_back(axis);
+      if (value_of(draft.axes, axis)) shared.push_back(axis);
     }
     ByValues& by_values = index_of(group, shared);
     const auto found = by_values.find(values_of(draft, shared));
@@ -87,7 +80,7 @@ class NeedResolver {
         std::string values;
         for (const std::string& axis : shared) {
           values +=
-              fmt::format("{}{}={}", values.empty() ? "" : ", ", axis, *value_of(draft, axis));
+              fmt::format("{}{}={}", values.empty() ? "" : ", ", axis, *value_of(draft.axes, axis));
         }
         fail(draft, place, fmt::format("no stage of `{}` has {}", group.first, values),
              "an axis that both have must have the same values");
@@ -111,7 +104,7 @@ class NeedResolver {
   // Values have no control characters.
   static std::string values_of(const StageDraft& draft, const std::vector<std::string>& axes) {
     std::string values;
-    for (const std::string& axis : axes) values += *value_of(draft, axis) + '\n';
+    for (const std::string& axis : axes) values += *value_of(draft.axes, axis) + '\n';
     return values;
   }
 

@@ -6,6 +6,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "coordinator/content_key.h"
 #include "coordinator/job_file_keys.h"
 #include "schema/json.h"
 #include "schema/messages.h"
@@ -269,10 +270,6 @@ Evaluation shared_evaluation(const YamlMap& map, const YamlNode& stages,
   return shared;
 }
 
-bool measures(const std::string& kind) {
-  return kind == "baseline" || kind == "quantize" || kind == "fuse" || kind == "evaluate";
-}
-
 struct StageReader {
   const JobSpec& job;
   const Evaluation shared;
@@ -363,7 +360,7 @@ struct StageReader {
     map.duration("expected", draft.spec.expected_ms);
     read_retry(map, draft.spec.retry, context.problems);
     read_resources(map, draft.spec.resources, context);
-    if (measures(draft.spec.kind)) draft.evaluation = shared;
+    if (is_measuring_kind(draft.spec.kind)) draft.evaluation = shared;
     if (draft.spec.kind == "baseline" || draft.spec.kind == "evaluate") {
       read_evaluation(map, draft.evaluation, context);
     }
