@@ -388,14 +388,16 @@ Explanation explain_stage(const Core& core, const SchedulerOptions& options, Sta
   Explanation explanation{job.spec.stages[at.index].name, stage.state, {}};
   if (stage.state == StageState::waiting || stage.state == StageState::blocked) {
     const char* verb = stage.state == StageState::waiting ? "waits for" : "blocked by";
-    std::size_t more = 0;
+    std::size_t count = 0;
     for (std::uint32_t need : job.graph.needs[at.index]) {
       if (has_result(job.stages[need].state)) continue;
-      if (explanation.reasons.size() == needs_explained_max && ++more > 0) continue;
+      if (++count > needs_explained_max) continue;
       explanation.reasons.push_back(fmt::format("{} {} ({})", verb, job.spec.stages[need].name,
                                                 to_string(job.stages[need].state)));
     }
-    if (more > 0) explanation.reasons.push_back(fmt::format("and {} more", more));
+    if (count > needs_explained_max) {
+      explanation.reasons.push_back(fmt::format("and {} more", count - needs_explained_max));
+    }
   } else if (stage.state == StageState::ready) {
     explain_ready(core, options, at, now, explanation.reasons);
   }
