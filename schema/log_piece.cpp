@@ -1,7 +1,6 @@
 #include "schema/log_piece.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -81,15 +80,6 @@ Result<LogPiece> read_log_piece(const std::string& path, std::int64_t offset,
 
 std::int64_t log_bytes_left_out(std::int64_t asked, std::int64_t offset, std::int64_t size) {
   return std::max<std::int64_t>(0, offset - place_of(asked, size));
-}
-
-std::string log_left_out_line(std::int64_t bytes) {
-  constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  double amount = static_cast<double>(bytes);
-  std::size_t unit = 0;
-  for (; amount >= 1024 && unit + 1 < std::size(units); ++unit) amount /= 1024;
-  return fmt::format("[… {:.{}f} {} left out: --log-limit …]", amount, unit == 0 ? 0 : 1,
-                     units[unit]);
 }
 
 }  // namespace nightshift

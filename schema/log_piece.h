@@ -24,7 +24,5 @@ Result<LogPiece> read_log_piece(const std::string& path, std::int64_t offset,
 
 // The bytes between where `asked` lies in a log of this size and where the piece begins.
 std::int64_t log_bytes_left_out(std::int64_t asked, std::int64_t offset, std::int64_t size);
-// "[… 3.2 GiB left out: --log-limit …]", for people, in the place of the bytes.
-std::string log_left_out_line(std::int64_t bytes);
 
 }  // namespace nightshift

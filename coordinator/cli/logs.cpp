@@ -7,11 +7,11 @@
 
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/follow.h"
+#include "coordinator/cli/progress.h"
 #include "coordinator/cli/questions.h"
 #include "coordinator/cli/session.h"
 #include "coordinator/terminal.h"
 #include "schema/json.h"
-#include "schema/log_piece.h"
 
 namespace nightshift::cli {
 

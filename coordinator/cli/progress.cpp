@@ -204,6 +204,10 @@ std::string progress_text(const AttemptPulse& pulse) {
                      std::clamp<std::int64_t>(progress.done, 0, progress.of) * 100 / progress.of);
 }
 
+std::string log_left_out_line(std::int64_t bytes) {
+  return fmt::format("[… {} left out: --log-limit …]", format_bytes(static_cast<double>(bytes)));
+}
+
 std::vector<std::string> render_job(const JobView& view, std::int64_t wall_ms,
                                     const ProgressStyle& style) {
   const std::vector<StageRow> rows = stage_rows(view, style.all);

@@ -22,6 +22,9 @@ struct ProgressStyle {
 // "64/128 samples 50%", "64 samples", "" when the stage told nothing yet.
 std::string progress_text(const AttemptPulse& pulse);
 
+// "[… 3.2 GiB left out: --log-limit …]", in the place of the bytes.
+std::string log_left_out_line(std::int64_t bytes);
+
 // A headline and one line a stage, or one for all of a large matrix and those of its stages that
 // tell most; none wider than style.columns.
 std::vector<std::string> render_job(const JobView& view, std::int64_t wall_ms,

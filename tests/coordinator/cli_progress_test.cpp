@@ -215,3 +215,8 @@ TEST_CASE("progress: looking takes at most a twentieth of the time") {
   CHECK(pause_ms_after(100, 250) == 1'900);
   CHECK(pause_ms_after(5'000, 250) == 10'000);   // and something is seen now and then
 }
+
+TEST_CASE("progress: what was left out of a log is said in one line") {
+  CHECK(log_left_out_line(3'435'973'837) == "[… 3.2 GiB left out: --log-limit …]");
+  CHECK(log_left_out_line(12) == "[… 12 B left out: --log-limit …]");
+}

@@ -74,9 +74,7 @@ TEST_CASE("log bound: offsets, size and appending stay; a piece begins behind th
 }
 
 TEST_CASE(
-    "log bound: what is left out is said in one line, zeros that were written are not a hole") {
-  CHECK(log_left_out_line(3'435'973'837) == "[… 3.2 GiB left out: --log-limit …]");
-  CHECK(log_left_out_line(12) == "[… 12 B left out: --log-limit …]");
+    "log bound: what is left out is counted, zeros that were written are not a hole") {
   CHECK(log_bytes_left_out(-100, 900, 1000) == 0);
   CHECK(log_bytes_left_out(-900, 900, 1000) == 800);
   CHECK(log_bytes_left_out(INT64_MAX, 1000, 1000) == 0);
