@@ -133,12 +133,8 @@ ProcessFamily::ProcessFamily(std::string program) : program_(std::move(program))
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
-// What waits leaves by itself when its socket ends.
 ProcessFamily::~ProcessFamily() {
-  for (IdleSupervisor& supervisor : idle_) {
-    supervisor.control.reset();
-    ::waitpid(supervisor.pid, nullptr, 0);
-  }
+  for (IdleSupervisor& supervisor : idle_) end(std::move(supervisor));
 }
 
 Status ProcessFamily::warm_up() {
@@ -156,10 +152,11 @@ Result<IdleSupervisor> ProcessFamily::take() {
 }
 
 void ProcessFamily::give_back(IdleSupervisor supervisor) {
-  if (idle_.size() < idle_supervisors_max) {
-    idle_.push_back(std::move(supervisor));
-    return;
-  }
+  if (idle_.size() >= idle_supervisors_max) return end(std::move(supervisor));
+  idle_.push_back(std::move(supervisor));
+}
+
+void ProcessFamily::end(IdleSupervisor supervisor) {
   supervisor.control.reset();
   ::waitpid(supervisor.pid, nullptr, 0);
   supervisors_.erase(supervisor.pid);
@@ -198,9 +195,7 @@ Result<std::unique_ptr<StageProcess>> StageProcess::start(ProcessFamily& family,
           new StageProcess(family, command, std::move(supervisor), std::move(report_here)));
     }
     const int reason = errno;
-    supervisor.control.reset();
-    ::waitpid(supervisor.pid, nullptr, 0);
-    family.remove(supervisor.pid);
+    family.end(std::move(supervisor));
     // One that waited may have been killed from outside; a new one that is dead is a fault.
     if (!was_waiting) return errno_error(reason, "hand over the command", "supervisor");
   }

@@ -69,6 +69,8 @@ class ProcessFamily {
   void give_back(IdleSupervisor supervisor);
   std::size_t idle() const { return idle_.size(); }
   std::size_t busy() const { return supervisors_.size() - idle_.size(); }
+  // One that shall serve no more: it leaves when its socket ends.
+  void end(IdleSupervisor supervisor);
   bool has(pid_t supervisor) const { return supervisors_.contains(supervisor); }
   void remove(pid_t supervisor) { supervisors_.erase(supervisor); }
   // SIGKILL to everything below this process that belongs to no living supervisor; what was there.
