@@ -7,22 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-120}
 
-ops/setup.sh
-missing=()
-for package in clang-14 libclang-rt-14-dev; do
-  status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
-  [ "$status" = installed ] || missing+=("$package")
-done
-if [ ${#missing[@]} -gt 0 ]; then
-  if [ "$(id -u)" -ne 0 ]; then
-    echo "fuzz: run as root, or: sudo apt-get install ${missing[*]}" >&2
-    exit 1
-  fi
-  export DEBIAN_FRONTEND=noninteractive
-  apt-get update -qq
-  apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
-fi
-
+ops/setup.sh clang-14 libclang-rt-14-dev
 cmake --preset fuzz >/dev/null
 ninja -C build-fuzz job_file_fuzz wire_fuzz wire_seeds >&2
 build-fuzz/bin/wire_seeds tests/fuzz/corpus/wire

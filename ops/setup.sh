@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the build needs, from Debian 12's own packages, and nothing that is there already.
 # Run as root, or with everything installed beforehand.
+#   ops/setup.sh [PACKAGE...]    these, too
 set -euo pipefail
 
 packages=(
@@ -15,6 +16,7 @@ packages=(
   libpcre2-dev libutf8proc-dev # tokenizer patterns and normal forms
   libxxhash-dev                # content hashes
   doctest-dev                  # tests
+  "$@"
 )
 
 missing=()

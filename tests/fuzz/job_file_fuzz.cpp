@@ -1,23 +1,12 @@
 // Any bytes as a job file: either a job, or errors that say where. What is accepted can be sent:
 // its JSON is read back as the same job.
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 
 #include "coordinator/job_file.h"
 #include "schema/job_spec.h"
+#include "tests/fuzz/require.h"
 
 using namespace nightshift;
-
-namespace {
-
-void require(bool holds, const char* what, const std::string& detail) {
-  if (holds) return;
-  std::fprintf(stderr, "job_file_fuzz: %s: %s\n", what, detail.c_str());
-  std::abort();
-}
-
-}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);

@@ -1,23 +1,16 @@
 // Any bytes as a wire message: the first byte is the message's number, the rest its body. What is
 // accepted can be sent on, and arrives as it was.
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
 #include "schema/messages.h"
+#include "tests/fuzz/require.h"
 
 using namespace nightshift;
 
 namespace {
 
 constexpr std::string_view head{"NSHF\x01", 5};
-
-void require(bool holds, const char* what, const std::string& detail) {
-  if (holds) return;
-  std::fprintf(stderr, "wire_fuzz: %s: %s\n", what, detail.c_str());
-  std::abort();
-}
 
 }  // namespace
 
