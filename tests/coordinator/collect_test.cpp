@@ -53,6 +53,14 @@ JobSpec night() {
   return spec;
 }
 
+// A whole night on a box with this quota; nothing is collected before the first tick.
+JobId quota_night(World& world, std::int64_t quota_bytes) {
+  world.hello("box", 1, {}, "s1", with_quota(quota_bytes));
+  const JobId job = world.submit(night());
+  run_all(world, job);
+  return job;
+}
+
 void say_dropped(World& world, const AttemptRef& ref, bool ok = true) {
   world.run([&](Turn& turn) {
     on_checkpoint_dropped(turn, world.from("box"), {ref, ok, ok ? "" : "it is being read"});
@@ -82,9 +90,7 @@ TEST_CASE("collect: nothing goes while the job is active, then what lies between
 
 TEST_CASE("collect: only as much as the quota asks, what a later run replaced goes first") {
   World world;
-  world.hello("box", 1, {}, "s1", with_quota(40));
-  const JobId job = world.submit(night());
-  run_all(world, job);
+  const JobId job = quota_night(world, 40);
   REQUIRE(world.resume(job, "quantize").ok());
   run_all(world, job);  // six checkpoints of nine bytes are 54
   world.tick(1'000);
@@ -114,9 +120,7 @@ TEST_CASE("collect: what is pinned stays, and unpinned it goes") {
 
 TEST_CASE("collect: a drop is asked until it is answered, over a restart, and counts once") {
   World world;
-  world.hello("box", 1, {}, "s1", with_quota(30));
-  const JobId job = world.submit(night());
-  run_all(world, job);
+  const JobId job = quota_night(world, 30);
   world.tick(1'000);
   const AttemptRef ref{job, "calibrate", {1}};
   REQUIRE(world.count_sent<DropCheckpoint>(ref) == 1);
@@ -140,9 +144,7 @@ TEST_CASE("collect: a drop is asked until it is answered, over a restart, and co
 
 TEST_CASE("collect: another worker's answer counts for nothing") {
   World world;
-  world.hello("box", 1, {}, "s1", with_quota(30));
-  const JobId job = world.submit(night());
-  run_all(world, job);
+  const JobId job = quota_night(world, 30);
   world.tick(1'000);
   world.hello("other");
   world.run([&](Turn& turn) {
@@ -153,9 +155,7 @@ TEST_CASE("collect: another worker's answer counts for nothing") {
 
 TEST_CASE("collect: a job that shows another's checkpoint keeps it while it is active") {
   World world;
-  world.hello("box", 1, {}, "s1", with_quota(30));
-  const JobId first = world.submit(night());
-  run_all(world, first);
+  quota_night(world, 30);
   JobSpec longer = night();
   StageSpec more;
   more.name = "more";
@@ -196,9 +196,7 @@ TEST_CASE("collect: a third job does not take what is gone, also when its maker 
 
 TEST_CASE("collect: resume makes a collected checkpoint again only for what runs below it") {
   World world;
-  world.hello("box", 1, {}, "s1", with_quota(20));
-  const JobId job = world.submit(night());
-  run_all(world, job);
+  const JobId job = quota_night(world, 20);
   world.tick(1'000);
   CHECK(plan(world, job) ==
         "baseline kept: done, key unchanged\n"
